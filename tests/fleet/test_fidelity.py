@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from sched_lab.cluster import empty_state
+from sched_lab.fleet.replay import compare as comparing
 from sched_lab.fleet.replay import report
 from sched_lab.fleet.replay.compare import Question, compare
 from sched_lab.fleet.replay.events import replay
@@ -61,6 +62,14 @@ def test_the_rule_that_made_a_record_is_found():
     assert fidelity_sentence(found).startswith(words)
     named = compare(record, Question(("fgd",), backfill="easy"))
     assert named.fidelity["misfit"].iloc[0] == 0
+
+
+@pytest.mark.parametrize(("most", "is_tried"), [(10**9, True), (0, False)])
+def test_rules_that_book_are_tried_on_many_tasks_where_few_wait(most, is_tried, monkeypatch):
+    monkeypatch.setattr(comparing, "MOST_BOOKING", 10)
+    monkeypatch.setattr(comparing, "MOST_QUEUED", most)
+    found = compare(blocked("easy"), Question(("fgd",), fit=True)).fidelity
+    assert (set(found["backfill"]) >= {"easy", "conservative"}) == is_tried
 
 
 def test_waits_beside_the_record_by_size_and_queue():

@@ -143,6 +143,7 @@ def unknown_watts(lacking: Sequence[str]) -> str:
 
 MOST_INTERPRETED = 1_000_000  # times that a task looks at one that waits, or a quarter of a node
 MOST_BOOKING = 20_000  # tasks; above, rules that book ahead take longer than all the rest
+MOST_QUEUED = 20_000_000  # tasks, times how many wait at once under first-fit; below, booking takes a minute at most
 
 
 def is_small(problem: Problem, backfill: str = "none") -> bool:
@@ -158,6 +159,12 @@ def replay_cell(problem: Problem, asked: Question, policy: str, backfill: str) -
         schedule = replay(problem, policy, seed=asked.seed, backfill=backfill, at_s=asked.at_s,
                           power=asked.power, cap_w=asked.cap_w, slurm=asked.slurm)
     return pd.DataFrame(schedule._asdict())
+
+
+def queued(problem: Problem, schedule: Schedule) -> float:
+    """Tasks, times the mean number of those that wait while others come."""
+    span_s = max(1.0, float(np.ptp(problem.submit_s)))
+    return len(problem.tasks) * float(np.nansum(schedule.start_s - problem.submit_s)) / span_s
 
 
 def label_of(policy: str, rule: str, backfill: str) -> str:
@@ -216,6 +223,9 @@ def schedules_of(problem: Problem, asked: Question, names: Sequence[str], folder
     if asked.fit:
         is_pinned = np.zeros(len(problem.tasks), bool)
         replay_all(rules)
+        if asked.cap_w is None and not may_book and queued(problem, schedules[others[0], "first-fit"]) <= MOST_QUEUED:
+            rules = [(others[0], rule) for rule in known]
+            replay_all(rules)
         found, _ = fidelity_over(problem, schedules, is_pinned, asked.at_s)
         of_all = found[found["misfit"].notna()].sort_values("misfit", kind="stable")
         if len(of_all):
