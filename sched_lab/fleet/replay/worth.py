@@ -45,6 +45,7 @@ MOST_SCALE = 8  # times as many nodes, up to which as little waiting is looked f
 BISECTIONS = 3
 SLEEP_AFTER_S = 900.0
 CAP_SHARE = 0.9  # of the way from the power of idle nodes to the largest hour
+LEAST_SHARE = 0.01  # of the tasks: a lever that leaves more of them unserved is none
 MONTH_S = 30 * 86_400
 WORTH = ["gpu_h_month", "kwh_month", "eur_month", "kwh_apart", "kwh_low", "kwh_high", "worth_gpus"]
 
@@ -65,12 +66,6 @@ def replay_lever(problem: Problem, asked: Question, policy: str, lever: str, cho
     if lever == CAP:
         asked = replace(asked, cap_w=float(choice))
     return replay_cell(with_lever(problem, lever, choice), asked, policy, asked.backfill)
-
-
-def mean_wait_s(waits: Waits) -> float:
-    """Mean over the jobs that started, NaN if none did."""
-    started = waits.wait_s[np.isfinite(waits.wait_s)]
-    return float(started.mean()) if len(started) else np.nan
 
 
 class Levers:
@@ -94,6 +89,9 @@ class Levers:
         self.curves = {name: one.curve for name, one in comparison.outcomes.items()}
         self.place, self.workers, self.depends_on = folder, workers, depends_on
         self.moved: dict[tuple[str, str], Schedule] = {}
+        self.enough = 0.0  # jobs that start, for a mean wait to count
+        for first in list(self.schedules.values())[:1]:
+            self.enough = (1 - LEAST_SHARE) * np.isfinite(self.waits(first).wait_s).sum()
 
     def replay(self, cells: Iterable[tuple[str, str]]) -> None:
         """Replay what has not been replayed yet, by lever and choice."""
@@ -114,13 +112,20 @@ class Levers:
         """Waits of a schedule."""
         return waits_of(self.problem, schedule, np.zeros(len(self.problem.tasks), bool))
 
+    def mean_wait_s(self, waits: Waits) -> float:
+        """Mean over the jobs that started; infinite if clearly fewer did than in what was replayed first."""
+        started = waits.wait_s[np.isfinite(waits.wait_s)]
+        return float(started.mean()) if len(started) >= max(1.0, self.enough) else np.inf
+
     def gpus_and_waits(self) -> tuple[Integers, list[float]]:
-        """GPUs of the clusters that were tried, ascending, and the mean wait of each."""
+        """GPUs of the clusters that were tried and serve enough, ascending, and the mean wait of each."""
         base = len(self.problem.cluster)
         counts = {base: next(iter(self.schedules.values()))} | {
             base + int(choice): one for (lever, choice), one in self.moved.items() if lever == NODES}
-        gpus = [int(self.problem.cluster.num_gpus[node_rows(base, count / base)].sum()) for count in sorted(counts)]
-        return np.array(gpus), [mean_wait_s(self.waits(counts[count])) for count in sorted(counts)]
+        waits_s = {count: self.mean_wait_s(self.waits(counts[count])) for count in sorted(counts)}
+        enough = [count for count, wait_s in waits_s.items() if np.isfinite(wait_s)]
+        gpus = [int(self.problem.cluster.num_gpus[node_rows(base, count / base)].sum()) for count in enough]
+        return np.array(gpus), [waits_s[count] for count in enough]
 
     def search(self, target_s: float, step: int) -> None:
         """Replay larger clusters until one waits as little, and then between the last two of them."""
@@ -129,7 +134,7 @@ class Levers:
         def wait_s(count: int) -> float:
             cell = (NODES, f"{count - base:+d}")
             self.replay([cell])
-            return mean_wait_s(self.waits(self.moved[cell]))
+            return self.mean_wait_s(self.waits(self.moved[cell]))
 
         low, high = base, base + step
         while wait_s(high) > target_s and high < MOST_SCALE * base:
@@ -175,8 +180,8 @@ def with_worth(comparison: Comparison, asked: Question, folder: Path | None = No
         moved = {cell: levers.waits(levers.moved[cell]) for cell in cells}
         if not levers.lacking:
             moved[SLEEP, f"{SLEEP_AFTER_S / 60:g}"] = levers.waits(first)
-        least_s = min([mean_wait_s(one) for one in [*tried.values(), *moved.values()]], default=np.nan)
-        own_s = mean_wait_s(levers.waits(first))
+        least_s = min(map(levers.mean_wait_s, [*tried.values(), *moved.values()]), default=np.nan)
+        own_s = levers.mean_wait_s(levers.waits(first))
         if least_s < own_s:
             levers.search(least_s, step)
         span = float(about["from_s"]), float(about["until_s"])
@@ -205,7 +210,8 @@ def worth_of(levers: Levers, frame: pd.DataFrame, base_curve: pd.DataFrame,
     falling_s = np.minimum.accumulate(waits_s)
     month = MONTH_S / (span[1] - span[0])
     rows = []
-    for lever, choice, wait_s in zip(frame["lever"], frame["choice"], frame["mean_wait_s"], strict=True):
+    waits_in_full_s = frame["mean_wait_s"].where(frame["tasks"] >= levers.enough)  # who is never served does not wait
+    for lever, choice, wait_s in zip(frame["lever"], frame["choice"], waits_in_full_s, strict=True):
         column, question, changed = "eopc_w", asked, problem
         if (lever, choice) in levers.moved:
             schedule, changed = levers.moved[lever, choice], with_lever(problem, lever, choice)
@@ -225,7 +231,7 @@ def worth_of(levers: Levers, frame: pd.DataFrame, base_curve: pd.DataFrame,
             row |= {"kwh_month": kwh_of(curve, column).sum() * month, "eur_month": curve["cost"].sum() * month,
                     "kwh_apart": apart.difference * month, "kwh_low": apart.low * month,
                     "kwh_high": apart.high * month}
-        if falling_s[-1] <= wait_s <= falling_s[0]:
+        if len(gpus) and falling_s[-1] <= wait_s <= falling_s[0]:
             at = np.flatnonzero(falling_s <= wait_s)[0]
             row["worth_gpus"] = float(gpus[at]) - own
             if at and falling_s[at - 1] > falling_s[at]:
