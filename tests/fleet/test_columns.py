@@ -45,6 +45,23 @@ def test_a_hostile_row_of_memory_in_gib(value, is_kept, words):
     assert words in "\n".join(tables.ledger["reason"])
 
 
+def test_tasks_that_name_one_job_start_together_where_a_map_says_so():
+    table = "name,num_nodes,gang\na,1,j\nb,2,j\nc,1,k\nd,2,\n"
+    tables = read(table, {"job": "gang"})
+    assert tables.tasks[["name", "job"]].to_numpy().tolist() == [
+        ["a", "j"], ["b/0", "j"], ["b/1", "j"], ["c", ""], ["d/0", "d"], ["d/1", "d"]]
+    assert "tasks of one job start together" in set(tables.ledger["reason"])
+    same = table.replace("gang", "job")
+    assert read(same, {"job": "job"}).tasks.equals(tables.tasks)
+    assert read(same).tasks["job"].tolist() == ["", "b", "b", "", "d", "d"]
+
+
+@pytest.mark.parametrize("pair", [("name", "job"), ("job", "name")])
+def test_a_name_that_stands_in_a_column_called_job(pair):
+    for table in ("job,num_gpus\na,1\nb,1\n", "name,job,num_gpus\nx,a,1\nx,b,1\n"):
+        assert read(table, dict([pair])).tasks[["name", "job"]].to_numpy().tolist() == [["a", ""], ["b", ""]]
+
+
 def test_waits_and_durations_stand_in():
     tables = read("id,sub,w,d\nx,100,5,2\n", {"name": "id", "submit_s": "sub", "wait_s": "w", "duration_min": "d"})
     assert tables.tasks[["submit_s", "start_s", "end_s"]].to_numpy().tolist() == [[100, 105, 225]]

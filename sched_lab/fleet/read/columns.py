@@ -39,8 +39,9 @@ MIBS = {"bytes": 2**-20, "kb": 1e3 / 2**20, "kib": 2**-10, "mb": 1e6 / 2**20, "m
         "gb": 1e9 / 2**20, "gib": 2**10, "tb": 1e12 / 2**20, "tib": 2**20}
 TIMES = ("submit", "start", "end", "duration", "wait", "walltime")
 TEXTS = ("name", "user", "queue", "node", "gpu_list", "gpu_models", "mig_profile", "constraints",
-         "state", "fixed", "gpu_model", "labels", "taints", "devices")
+         "state", "job", "fixed", "gpu_model", "labels", "taints", "devices")
 
+JOB = "job"
 MEASURES = {
     **{f"{time}_{unit}": Measure(time, size) for time in TIMES for unit, size in SECONDS.items()},
     **{f"{kind}_{unit}": Measure(kind, size) for kind in ("memory", "gpu_memory")
@@ -53,7 +54,7 @@ MEASURES = {
 }
 NODE_ONLY = {"gpu_model", "gpu_memory", "labels", "taints", "devices"}
 TASK_ONLY = {*TIMES, "gpu_share", "parts", "priority", "user", "queue", "gpu_list", "gpu_models",
-             "node", "mig_profile", "constraints", "fixed"}
+             "node", "mig_profile", "constraints", "job", "fixed"}
 
 UNITS_IN_NAMES = re.compile(
     r"(?:^|[_ \-(\[.])(us|ms|s|sec|seconds|min|minutes|h|hours|d|days|bytes|kb|kib|mb|mib|gb|gib|"
@@ -82,12 +83,14 @@ def check_unit(measure: str, column: str, file: str) -> None:
 
 
 def place_of(left: str, right: str, header: Sequence[str]) -> tuple[str, str] | None:
-    """Measure and column of a line of the map, if the file has the column."""
-    if right in header and left in MEASURES:
+    """Measure and column of a line of the map, if the file has the column.
+
+    Many tables call the name of a task `job`: that word is the measure only on the left, and of another column.
+    """
+    is_column = left in header and right in MEASURES and right != JOB
+    if right in header and left in MEASURES and not (left == JOB and is_column):
         return left, right
-    if left in header and right in MEASURES:
-        return right, left
-    return None
+    return (right, left) if is_column else None
 
 
 def stated_columns(source: Source, columns: Mapping[str, str]) -> dict[str, str]:
@@ -102,7 +105,7 @@ def stated_columns(source: Source, columns: Mapping[str, str]) -> dict[str, str]
             check_unit(*pair, source.name)
             stated[pair[0]] = pair[1]
     for name in header:
-        if name in MEASURES and name not in stated and name not in stated.values():
+        if name in MEASURES and name != JOB and name not in stated and name not in stated.values():
             stated[name] = name
     return stated
 
@@ -217,7 +220,10 @@ def own_tasks(stated: Stated) -> pd.DataFrame:
     """Tasks of a table of one's own."""
     wish = "gpu_models" if stated.has("gpu_models") else "gpu_model"
     texts = {name: stated.texts(name) for name in
-             ("user", "queue", "node", "gpu_list", "mig_profile", "constraints", "fixed")}
+             ("user", "queue", "node", "gpu_list", "mig_profile", "constraints", "job", "fixed")}
+    is_shared = (texts["job"] != "") & texts["job"].duplicated(keep=False)
+    texts["job"] = texts["job"].where(is_shared, "")
+    stated.rows.note(is_shared.to_numpy(), "interpreted", "tasks of one job start together")
     times, is_kept = own_times(stated)
     jobs = pd.DataFrame({
         "name": names_of(stated, "task"), **times, **own_demand(stated),

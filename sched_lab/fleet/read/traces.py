@@ -191,7 +191,8 @@ def split(jobs: pd.DataFrame, parts: Integers, shared: Sequence[str] = ()) -> pd
     several = parts[job] > 1
     names = tasks["name"].astype(str)
     tasks["name"] = names.where(~several, names + "/" + part.astype(str))
-    tasks["job"] = names.where(several, "")
+    stated = tasks["job"] if "job" in tasks else ""
+    tasks["job"] = names.where(several & (stated == ""), stated)
     for column in shared:
         whole = tasks[column].to_numpy(float)
         tasks[column] = whole // parts[job] + (part < whole % parts[job])
