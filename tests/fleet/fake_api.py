@@ -206,6 +206,11 @@ def handler_of(api: FakeApi) -> type[BaseHTTPRequestHandler]:
                                    lambda: api.store.replace(found["kind"], found["name"], checked(body)))
             return self.refuse(ApiError(404, "no such path"))
 
+        def do_DELETE(self) -> None:
+            if found := PATHS["one"].fullmatch(urlparse(self.path).path):
+                return self.answer("delete", lambda: api.store.delete(found["kind"], found["name"]))
+            return self.refuse(ApiError(404, "no such path"))
+
         def bound(self, name: str, body: dict) -> dict:
             said = body["metadata"]
             api.store.bind(name, said.get("uid", ""), body["target"]["name"], said.get("annotations") or {})
@@ -215,9 +220,10 @@ def handler_of(api: FakeApi) -> type[BaseHTTPRequestHandler]:
 
 
 @contextmanager
-def served(api: FakeApi):
-    """Serve a fake API on a free port; lend its address."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler_of(api))
+def served(api: FakeApi, port: int = 0):
+    """Serve a fake API on a port, or on a free one; lend its address."""
+    api.is_open = True
+    server = ThreadingHTTPServer(("127.0.0.1", port), handler_of(api))
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()

@@ -12,18 +12,22 @@ Nodes are called n00000, n00001, ... in the order of the cluster of `inflate`, s
 are created one at a time, the next when the last has its node: so they are decided in order whatever the queue does.
 """
 
+import argparse
 import json
 import os
+import random
 import shutil
 import signal
 import socket
 import ssl
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from contextlib import ExitStack, contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
 from pathlib import Path
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
@@ -169,16 +173,27 @@ def free_ports(count: int) -> list[int]:
 
 @contextmanager
 def running(name: str, command: list, folder: Path, is_ready):
-    """Run a program until the end of the block; what it says is in a file, and printed if something goes wrong."""
-    log = folder / f"{name}.log"
-    with open(log, "wb") as file:
-        process = subprocess.Popen([str(part) for part in command], cwd=folder, stdout=file, stderr=file,
-                                   env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"})
+    """Run a program until the end of the block; lend what begins it anew.
 
+    What it says is in a file, and printed if something goes wrong.
+    """
+    log = folder / f"{name}.log"
+
+    def begin() -> subprocess.Popen:
+        with open(log, "ab") as file:
+            return subprocess.Popen([str(part) for part in command], cwd=folder, stdout=file, stderr=file,
+                                    env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"})
+
+    def restart() -> None:
+        nonlocal process
+        stop(process)
+        process = begin()
+
+    process = begin()
     try:
         until(lambda: process.poll() is not None or is_ready(), f"{name} is not ready")
         assert process.poll() is None
-        yield process
+        yield restart
         assert process.poll() is None
     except BaseException:
         state = "runs" if process.poll() is None else f"has ended with {process.returncode}"
@@ -247,6 +262,8 @@ class Service:
     def __init__(self, replicas: list[Replica]) -> None:
         self.replicas = replicas
         self.is_open = True
+        self.decided_s: list[float] = []  # when a filter found a node
+        self.num_bound = 0
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), self.handler())
         self.server.daemon_threads = True
         self.address = f"http://127.0.0.1:{self.server.server_address[1]}"
@@ -283,6 +300,10 @@ class Service:
                     try:
                         with urlopen(request, timeout=5) as response:
                             status, text = 200, response.read()
+                        if self.path == "/bind":
+                            service.num_bound += json.loads(text) == {"Error": ""}
+                        elif json.loads(text)["NodeNames"]:
+                            service.decided_s.append(time.monotonic())
                     except HTTPError as refused:
                         status, text = refused.code, refused.read()
                     except OSError as trouble:
@@ -336,7 +357,7 @@ def server_command(folder: Path, etcd: str, port: int) -> list:
 
 @contextmanager
 def control_plane(folder: Path):
-    """Run etcd and kube-apiserver; lend a client and a kubeconfig file."""
+    """Run etcd and kube-apiserver; lend a client, a kubeconfig file, and what begins the server anew."""
     client_port, peer_port, port = free_ports(3)
     etcd = f"http://127.0.0.1:{client_port}"
     command = [shutil.which("etcd", path=ASSETS), "--data-dir", folder / "etcd", "--listen-client-urls", etcd,
@@ -345,12 +366,22 @@ def control_plane(folder: Path):
     address = f"https://127.0.0.1:{port}"
     with running("etcd", command, folder, lambda: answers(etcd, "/health")):
         command = server_command(folder, etcd, port)
-        with running("kube-apiserver", command, folder, lambda: answers(address, "/readyz", "secret")):
+        with running("kube-apiserver", command, folder, lambda: answers(address, "/readyz", "secret")) as restart:
             config = kubeconfig_for(address, folder / "kubeconfig", token="secret")
             said = json.loads(config.read_text())
             said["clusters"][0]["cluster"]["insecure-skip-tls-verify"] = True  # its own, self-made, on loopback
             config.write_text(json.dumps(said))
-            yield Client(address, "secret"), config
+            yield Client(address, "secret"), config, restart
+
+
+@contextmanager
+def scheduler(folder: Path, kubeconfig: Path, extender: str):
+    """Run kube-scheduler, which asks an extender."""
+    config = folder / "scheduler.json"
+    config.write_text(json.dumps(scheduler_config(kubeconfig, extender)))
+    command = [shutil.which("kube-scheduler", path=ASSETS), f"--config={config}", "--secure-port=0"]
+    with running("kube-scheduler", command, folder, lambda: True):
+        yield
 
 
 def made_namespace(client: Client) -> bool:
@@ -374,14 +405,11 @@ def test_a_real_scheduler_places_2000_pods_as_inflate_does(tmp_path):
     rows = np.arange(NUM_PODS)
     wanted = expected(cluster, tasks, rows)
     with ExitStack() as stack:
-        client, kubeconfig = stack.enter_context(control_plane(tmp_path))
+        client, kubeconfig, _ = stack.enter_context(control_plane(tmp_path))
         until(lambda: made_namespace(client))
         client.create_nodes(cluster)
         extender = stack.enter_context(extender_served(tmp_path, kubeconfig, target))
-        config = tmp_path / "scheduler.json"
-        config.write_text(json.dumps(scheduler_config(kubeconfig, extender.address)))
-        command = [shutil.which("kube-scheduler", path=ASSETS), f"--config={config}", "--secure-port=0"]
-        stack.enter_context(running("kube-scheduler", command, tmp_path, lambda: True))
+        stack.enter_context(scheduler(tmp_path, kubeconfig, extender.address))
         found = []
         for number, row in enumerate(rows.tolist()):
             client.create_pod(pod_body(tasks, row, number))
@@ -460,3 +488,176 @@ def test_two_replicas_place_pods_as_inflate_does_for_a_small_scheduler(tmp_path,
     assert differences(found, wanted) == []
     assert replayed(service.replicas) >= len(rows)
     assert api.store.get("leases", "bridge")["spec"]["holderIdentity"] == ""  # given back in the end
+
+
+# --- the trial by hand
+
+
+class FakePlane:
+    """A small API server that can begin anew with what it knows, and a scheduler of a dozen lines."""
+
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        self.api = FakeApi()
+        self.serving = stack.enter_context(ExitStack())
+        address = self.serving.enter_context(served(self.api))
+        self.port = int(address.rpartition(":")[2])
+        self.client = Client(address)
+        self.kubeconfig = kubeconfig_for(address, folder / "kubeconfig")
+
+    def restart(self) -> None:
+        self.serving.close()
+        time.sleep(2)
+        self.serving.enter_context(served(self.api, self.port))
+
+    def schedule(self, extender: Client, names: list[str], is_over: threading.Event) -> None:
+        """Place what waits, one pod after the other, until the end."""
+        while not is_over.is_set():
+            waiting = [body for body in list(self.api.store.objects["pods"].values()) if not place_of(body)[0]]
+            for body in waiting:
+                schedule_once(self.client, extender, names, body)
+            is_over.wait(0.02)
+
+
+def overfull(pods: list[dict]) -> list[str]:
+    """Name GPUs of which pods hold more than there is."""
+    held: dict[tuple[str, str], int] = {}
+    for body in pods:
+        node, gpus = place_of(body)
+        for gpu in filter(None, gpus.split("-")):
+            milli = int(body["metadata"]["annotations"]["alibabacloud.com/gpu-milli"])
+            held[node, gpu] = held.get((node, gpu), 0) + milli
+    return [f"GPU {gpu} of {node}: {milli} milli" for (node, gpu), milli in held.items() if milli > 1000]
+
+
+class Trial:
+    """Pods that come and go, and what happens to the replicas meanwhile; one seed fixes both."""
+
+    def __init__(self, client: Client, service: Service, tasks, seed: int) -> None:
+        self.client = client
+        self.service = service
+        self.tasks = tasks
+        self.dice = random.Random(seed)
+        self.there: list[str] = []
+        self.gaps_s: dict[str, list[float]] = {}
+
+    def pods(self) -> list[dict]:
+        return self.client.call("GET", f"/api/v1/namespaces/{NAMESPACE}/pods")["items"]
+
+    def do(self, method: str, path: str, body: dict) -> bool:
+        """Call the API server; whether that was done, or has been."""
+        try:
+            self.client.call(method, f"/api/v1/namespaces/{NAMESPACE}/pods{path}", body)
+        except HTTPError as refused:
+            return refused.code in (404, 409)
+        except OSError:
+            return False
+        return True
+
+    def turn_over(self, number: int, most: int) -> None:
+        """Create a pod, and delete an older one if there are many."""
+        body = pod_body(self.tasks, self.dice.randrange(len(self.tasks)), number)
+        until(lambda: self.do("POST", "", body))
+        self.there.append(pod_name(number))
+        if len(self.there) > most:
+            name = self.there.pop(self.dice.randrange(most // 2))
+            until(lambda: self.do("DELETE", f"/{name}", {"gracePeriodSeconds": 0}))
+
+    def decides_again(self, since_s: float, most_s: float = HANG_S) -> float:
+        """Seconds until something was decided after a moment."""
+        def found() -> float | None:
+            return next((at_s for at_s in self.service.decided_s[-50:] if at_s > since_s), None)
+
+        return until(found, limit_s=most_s) - since_s
+
+    def strike(self, what: str, restart) -> None:
+        """Do something to the leader, or the API server; wait until there are decisions again, and put it right."""
+        leader = until(self.service.leader)
+        time.sleep(2 * self.dice.random())
+        begun_s = time.monotonic()
+        if what == "restart":
+            restart()
+        else:
+            leader.send(signal.SIGKILL if what == "kill" else signal.SIGSTOP)
+            begun_s = time.monotonic()
+        gap_s = self.decides_again(begun_s + 0.3)  # a call may be under way
+        self.gaps_s.setdefault(what, []).append(gap_s + 0.3)
+        print(f"{what} {leader.name}: nothing decided for {gap_s + 0.3:.1f} s", flush=True)
+        if what == "kill":
+            leader.begin()
+        elif what == "stop":
+            time.sleep(2 * self.dice.random())
+            leader.send(signal.SIGCONT)
+        follower = next(one for one in self.service.replicas if one is not self.service.leader())
+        until(lambda: answers(f"http://127.0.0.1:{follower.port}", "/healthz", timeout_s=1))
+        until(lambda: b"waiting for the lease" in words_of(follower))
+
+
+def words_of(replica: Replica) -> bytes:
+    """Return what a replica says of its readiness."""
+    try:
+        with urlopen(f"http://127.0.0.1:{replica.port}/readyz", timeout=1) as response:
+            return response.read()
+    except HTTPError as refused:
+        return refused.read()
+    except OSError:
+        return b""
+
+
+def main(arguments=None) -> int:
+    """Try two replicas against a control plane, or a small API server; 1 if something was broken."""
+    parser = argparse.ArgumentParser(prog="python -m tests.fleet.test_control_plane", description=main.__doc__)
+    for name, usual in (("seed", 0), ("pods", 3000), ("kills", 10), ("stops", 5), ("restarts", 2), ("nodes", 100),
+                        ("lease", 15)):
+        parser.add_argument(f"--{name}", type=int, default=usual)
+    chosen = parser.parse_args(arguments)
+    cluster, tasks, target, rows = small(chosen.nodes, 400)
+    tasks = tasks.take(rows)
+    names = [node_name(row) for row in range(len(cluster))]
+    is_over = threading.Event()
+    with tempfile.TemporaryDirectory() as place, ExitStack() as stack:
+        folder = Path(place)
+        if LACKING:
+            plane = FakePlane(folder, stack)
+            client, kubeconfig, restart = plane.client, plane.kubeconfig, plane.restart
+        else:
+            client, kubeconfig, restart = stack.enter_context(control_plane(folder))
+            until(lambda: made_namespace(client))
+        client.create_nodes(cluster)
+        service = stack.enter_context(extender_served(folder, kubeconfig, target, chosen.lease))
+        if LACKING:
+            job = threading.Thread(target=plane.schedule, args=(Client(service.address, timeout_s=10), names, is_over))
+            job.start()
+            stack.callback(job.join)
+            stack.callback(is_over.set)
+        else:
+            stack.enter_context(scheduler(folder, kubeconfig, service.address))
+        trial = Trial(client, service, tasks, chosen.seed)
+        strikes = ["kill"] * chosen.kills + ["stop"] * chosen.stops + ["restart"] * chosen.restarts
+        trial.dice.shuffle(strikes)
+        every = chosen.pods // (len(strikes) + 1) or 1
+        striking = threading.Thread()
+        for number in count():
+            if number >= chosen.pods and not strikes and not striking.is_alive():
+                break
+            until(lambda number=number: service.num_bound + 20 > number)
+            trial.turn_over(number, chosen.nodes)
+            if strikes and number >= every * (chosen.kills + chosen.stops + chosen.restarts + 1 - len(strikes)):
+                if striking.is_alive():
+                    striking.join()
+                striking = threading.Thread(target=trial.strike, args=(strikes.pop(), restart))
+                striking.start()
+        until(lambda: all(place_of(body)[0] for body in trial.pods()), "not all pods have a node")
+        found = overfull(trial.pods())
+        decisions = len(service.decided_s)
+        is_over.set()
+        replicas = service.replicas
+        stack.close()
+        decided = replayed(replicas)
+    for what, gaps_s in trial.gaps_s.items():
+        print(f"{what}: {len(gaps_s)} times, nothing decided for {max(gaps_s):.1f} s at most, lease {chosen.lease} s")
+    print(f"{decisions} decisions, {decided} in the journals, all the same again; GPUs given twice: {found or 'none'}")
+    return int(bool(found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
