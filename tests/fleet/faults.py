@@ -6,6 +6,7 @@ import argparse
 import random
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from dataclasses import replace as with_fields
 from functools import partial
@@ -28,6 +29,7 @@ from sched_lab.fleet.live.core import (
 )
 from sched_lab.fleet.live.follow import follow
 from sched_lab.fleet.live.journal import Journal
+from sched_lab.fleet.live.lease import DRIFT, FencedApi, Lease
 from sched_lab.traces import toy_tasks
 from tests.fleet.audit import AuditedCluster
 from tests.fleet.store import Body, Store, number_of
@@ -42,16 +44,20 @@ FAULT_RATES = {  # how often a call, or a step of a watch, goes wrong
     "watch repeats": 0.05, "stale": 0.2, "some nodes": 0.2}
 
 
-def swarm_of(dice: random.Random) -> tuple[list[float], dict[str, float]]:
-    """Draw which faults may happen, each left out in two runs of five: sums of weights of `ACTIONS`, and rates."""
-    faults = {name: weight for name, (_, weight, is_fault) in ACTIONS.items() if is_fault}
+def swarm_of(dice: random.Random, has_replicas: bool) -> tuple[list[float], dict[str, float]]:
+    """Draw which faults may happen, each left out in two runs of five: sums of weights of actions, and rates."""
+    actions = {**ACTIONS, **OF_REPLICAS} if has_replicas else ACTIONS
+    rates = {**FAULT_RATES, "unable": 0.3} if has_replicas else FAULT_RATES
+    faults = {name: weight for name, (_, weight, is_fault) in actions.items() if is_fault}
     drawn = {name: most * 2 * dice.random() * (dice.random() < 0.6)
-             for name, most in {**faults, **FAULT_RATES}.items()}
-    weights = [drawn[name] if is_fault else weight for name, (_, weight, is_fault) in ACTIONS.items()]
-    return list(accumulate(weights)), {name: drawn[name] for name in FAULT_RATES}
+             for name, most in {**faults, **rates}.items()}
+    weights = [drawn[name] if is_fault else weight for name, (_, weight, is_fault) in actions.items()]
+    return list(accumulate(weights)), {name: drawn[name] for name in rates}
 
 
 CLIENT_S, SERVER_S = 8.0, 60.0  # a call is given up; a write that was given up cannot land any more
+LEASE_S, REST_S = 240.0, CLIENT_S + SERVER_S + 1
+APART = 0.05  # by how much a clock may be too fast, or too slow
 
 
 @dataclass
@@ -62,6 +68,7 @@ class Errand:
     ----------
     steps : of the bridge
     call, sent_s : what it waits for, and since when
+    one : whose answer it is
     answer : what the server said, or raises; None while it has said nothing
     uid, name, node : what the scheduler wants bound; empty when the bridge settles doubts
     is_awaited : whether the scheduler still waits for it
@@ -70,6 +77,7 @@ class Errand:
     steps: Steps
     call: Call
     sent_s: float
+    one: Replica
     uid: str = ""
     name: str = ""
     node: str = ""
@@ -78,9 +86,10 @@ class Errand:
 
 
 class Stray(NamedTuple):
-    """A write that nobody waits for any more, and until when it may land."""
+    """A write that nobody waits for any more, whose it is, and until when it may land."""
 
-    arguments: tuple[Any, ...]
+    call: Call
+    one: Replica
     until_s: float
 
 
@@ -115,39 +124,118 @@ class Makers:
     ----------
     live, journal : make the decision core, and what the bridge around it writes
     mode : of the bridge
+    lease : makes the lease of each of two replicas; None for one replica without any
+    lists_anew : whether who begins to lead lists pods first
+    hears_old : whether what an old watch tells after that counts
     """
 
     live: Callable[[LiveSettings], AuditedCluster] = AuditedCluster
     journal: Callable[[AuditedCluster, Path | None], Memo] = Memo
     mode: str = "decide"
+    lease: type[Lease] | None = None
+    lists_anew: bool = True
+    hears_old: bool = False
+
+
+class Replica:
+    """One life of a bridge.
+
+    Parameters
+    ----------
+    sim : that it lives in
+    number : among the replicas
+
+    Attributes
+    ----------
+    live, memo, bridge : of this life
+    followers, old : of nodes and pods; those of pods before they were listed anew
+    listed, has_more : kinds that it has a list of; whether a watch has more to tell
+    origin_s, rate : what its clock began at; how fast it is
+    lease, is_leading : its part in the election; whether it has noted that it leads
+    is_warm : it had both lists
+    stopped_s : until when it stands still
+    inbox : what it was asked meanwhile
+    """
+
+    def __init__(self, sim: Simulation, number: int) -> None:
+        self.sim = sim
+        self.number = number
+        self.origin_s = sim.now_s - 1000 * sim.dice.random()
+        self.rate = 1.0
+        self.stopped_s = sim.now_s
+        self.live = sim.makers.live(SETTINGS)
+        self.memo = sim.makers.journal(self.live, None if number else sim.path)
+        self.bridge = Bridge(self.memo, sim.makers.mode)
+        self.turn = 0
+        self.followers = {kind: self.follower(kind) for kind in ("nodes", "pods")}
+        self.old: list[Iterator[str]] = []
+        self.listed: set[str] = set()
+        self.has_more = {"nodes": True, "pods": True}
+        self.is_leading = self.is_warm = False
+        self.inbox: list[Callable[[], object]] = []
+        self.lease: Lease | None = None
+        if sim.makers.lease is not None:
+            sim.lives += 1
+            self.rate = sim.pick((1 - APART, 1 + APART))
+            holder = f"replica {number}, life {sim.lives}"
+            self.lease = sim.makers.lease("lab/bridge", holder, LEASE_S, REST_S, self.at_s)
+
+    def follower(self, kind: str) -> Iterator[str]:
+        """What lists and follows objects; it is heard until there is another one."""
+        turn = self.turn
+
+        def tell(event: Event) -> None:
+            if kind == "nodes" or turn == self.turn or isinstance(event, PodGone) or self.sim.makers.hears_old:
+                self.bridge.tell(event)
+
+        return follow(Door(self.sim, self), kind, tell, lambda seconds: None, self.bridge.objects)
+
+    def at_s(self) -> float:
+        """What its clock shows."""
+        return (self.sim.now_s - self.origin_s) * self.rate
+
+    def is_stopped(self) -> bool:
+        """Whether it stands still."""
+        return self.sim.now_s < self.stopped_s
+
+    def is_ready(self) -> bool:
+        """Whether it has its lists, leads, and answers."""
+        leads = self.lease is None or (self.is_leading and self.lease.left_s() > 0)
+        return len(self.listed) == 2 and leads
+
+    def note_lease(self) -> None:
+        """Begin to lead, with a new list of pods, or cease to."""
+        if self.lease is None:
+            return
+        leads = self.lease.left_s() > 0
+        if leads and not self.is_leading and self.sim.makers.lists_anew:
+            self.turn += 1
+            self.old.append(self.followers["pods"])
+            self.followers["pods"] = self.follower("pods")
+            self.listed.discard("pods")
+        if leads != self.is_leading:
+            self.sim.say(f"replica {self.number}", "leads" if leads else "leads no more")
+        self.is_leading = leads
 
 
 class Simulation:
-    """A cluster, a scheduler and a bridge between them; one seed fixes all that happens.
+    """A cluster, a scheduler and a bridge or two between them; one seed fixes all that happens.
 
     Parameters
     ----------
     seed : of everything
     makers : what is simulated
     says : is told every step in words, if it is given
-    path : file of the journal; None for none
+    path : file of the first replica's journal; None for none
 
     Attributes
     ----------
-    live, memo, bridge, followers : of this life of the bridge
-    listed, has_more : kinds that it has a list of; whether a watch has more to tell
+    replicas, lives : of the bridge; how many lives they had
     store, ours : the truth; who was bound by us, by uid
     queue, told : pods that the scheduler wants placed; where it was told to, by name
     errands, strays : answers under way; writes that nobody waits for
-    now_s, origin_s : time; what the clock of this bridge began at
+    now_s, no_lease_s : time; until when no lease can be read or written
     """
-
-    live: AuditedCluster
-    memo: Memo
-    bridge: Bridge
-    followers: dict[str, Iterator[str]]
-    listed: set[str]
-    has_more: dict[str, bool]
 
     def __init__(self, seed: int, makers: Makers, says: Callable[[str], object] | None,
                  path: Path | None) -> None:
@@ -155,7 +243,7 @@ class Simulation:
         self.makers = makers
         self.says = says
         self.path = path
-        self.upto, self.rates = swarm_of(self.dice)
+        self.upto, self.rates = swarm_of(self.dice, makers.lease is not None)
         self.store = Store()
         self.ours: set[str] = set()
         self.queue: list[Body] = []
@@ -163,11 +251,22 @@ class Simulation:
         self.errands: list[Errand] = []
         self.strays: list[Stray] = []
         self.away: list[Body] = []
-        self.num_pods = self.num_decisions = 0
-        self.now_s = self.origin_s = 0.0
+        self.num_pods = self.num_decisions = self.lives = 0
+        self.now_s = self.no_lease_s = 0.0
         self.is_calm = False
         add_nodes(self)
-        begin(self)
+        if makers.lease is not None:  # of others, who gave it back
+            self.store.create("leases", {"metadata": {"name": "bridge"}, "spec": {"holderIdentity": ""}})
+        self.replicas = [Replica(self, number) for number in range(1 if makers.lease is None else 2)]
+
+    def replica(self) -> Replica:
+        """One of the replicas."""
+        return self.replicas[0] if len(self.replicas) == 1 else self.pick(self.replicas)
+
+    def asked(self) -> Replica:
+        """Who gets what the scheduler asks: who is ready, but for a moment in which another one was."""
+        ready = [one for one in self.replicas if one.is_ready()]
+        return ready[0] if ready and (len(self.replicas) == 1 or self.dice.random() < 0.9) else self.replica()
 
     def happens(self, fault: str) -> bool:
         """Whether a fault happens now."""
@@ -215,35 +314,17 @@ def new_pod(sim: Simulation, name: str) -> Body:
             "status": {"phase": "Pending"}}
 
 
-def begin(sim: Simulation) -> None:
-    """Start a bridge: it knows nothing, and its clock begins anywhere."""
-    sim.origin_s = sim.now_s - 1000 * sim.dice.random()
-    sim.live = sim.makers.live(SETTINGS)
-    sim.memo = sim.makers.journal(sim.live, sim.path)
-    sim.bridge = Bridge(sim.memo, sim.makers.mode)
-    sim.followers = {kind: follow(Door(sim), kind, sim.bridge.tell, lambda seconds: None,
-                                  sim.bridge.objects) for kind in ("nodes", "pods")}
-    sim.listed = set()
-    sim.has_more = {"nodes": True, "pods": True}
-
-
-def at_s(sim: Simulation) -> float:
-    """What the clock of the bridge shows."""
-    return sim.now_s - sim.origin_s
-
-
-def is_ready(sim: Simulation) -> bool:
-    """Whether the bridge has its lists, and answers."""
-    return len(sim.listed) == 2
-
-
-def tell(sim: Simulation, kind: str) -> str:
+def tell(sim: Simulation, kind: str, one: Replica | None = None) -> str:
     """One step of a watch."""
-    if kind == "pods" and "nodes" not in sim.listed:
+    one = one or sim.replica()
+    if one.is_stopped() or kind == "pods" and "nodes" not in one.listed:
         return ""
-    step = next(sim.followers[kind])
+    if kind == "pods" and one.old and sim.dice.random() < 0.3:
+        next(one.old[-1])
+    step = next(one.followers[kind])
     if step == "listed":
-        sim.listed.add(kind)
+        one.listed.add(kind)
+        one.is_warm = one.is_warm or len(one.listed) == 2
     if step in ("listed", "changed"):
         sim.say(f"watch of {kind}: {step}")
     return step
@@ -252,8 +333,9 @@ def tell(sim: Simulation, kind: str) -> str:
 class Door:
     """The API as the bridge has it: with everything that goes wrong on the way."""
 
-    def __init__(self, sim: Simulation) -> None:
+    def __init__(self, sim: Simulation, one: Replica) -> None:
         self.sim = sim
+        self.one = one
 
     def list(self, kind: str) -> tuple[list[Body], str]:
         """Objects of a kind, and the version of the list."""
@@ -270,12 +352,13 @@ class Door:
             if self.sim.happens("watch repeats"):
                 place = min(place, max(store.oldest, place - int(8 * self.sim.dice.random())))
             found = next(iter(store.since(kind, place)), None)
-            self.sim.has_more[kind] = found is not None
+            self.one.has_more[kind] = found is not None
             place = store.version if found is None else number_of(found[1])
             bookmark = {"metadata": {"resourceVersion": str(place)}}
             yield found if found is not None else ("BOOKMARK", bookmark)
         if self.sim.dice.random() < 0.5:
             raise ApiError(0, "connection lost")
+
 
 def write(sim: Simulation, arguments: tuple[Any, ...]) -> None:
     """Carry out a bind that has arrived, and look at what it has done.
@@ -342,9 +425,20 @@ def advance(sim: Simulation, errand: Errand) -> None:
             errand.call = errand.steps.throw(answer)
         else:
             errand.call = errand.steps.send(answer and answer[0])
+        if errand.call.method == "bind" and errand.one.lease is not None:
+            FencedApi(Sender(), errand.one.lease).bind(*errand.call.arguments)
+    except ApiError as refused:
+        errand.answer = refused
     except StopIteration as done:
         sim.errands.remove(errand)
         finish(sim, errand, done.value)
+
+
+class Sender:
+    """Stands for the API where it matters only whether something is sent."""
+
+    def bind(self, *arguments: Any) -> None:
+        """Send a bind."""
 
 
 def finish(sim: Simulation, errand: Errand, said: Body) -> None:
@@ -355,7 +449,7 @@ def finish(sim: Simulation, errand: Errand, said: Body) -> None:
     Broken : the bridge said that a pod is where it is not
     """
     if not errand.uid:
-        return
+        return errand.one.note_lease()
     sim.say(f"bridge: bind of {errand.uid} to {errand.node}: {said['Error'] or 'done'}")
     body = sim.store.objects["pods"].get(errand.name)
     is_it = body is not None and body["metadata"]["uid"] == errand.uid
@@ -369,25 +463,50 @@ def finish(sim: Simulation, errand: Errand, said: Body) -> None:
 def run_errand(sim: Simulation, errand: Errand) -> None:
     """Let the server answer a call, or the bridge hear the answer."""
     if errand.answer is not None:
-        advance(sim, errand)
+        if not errand.one.is_stopped():
+            advance(sim, errand)
     elif errand.call.method == "pause":
         errand.answer = (None,)
-    elif errand.call.method == "pod":
-        errand.answer = looked_at(sim, errand.call.arguments)
+    elif "lease" in errand.call.method and sim.now_s < sim.no_lease_s:
+        errand.answer = ApiError(503, "no leases for a while")
+    elif errand.call.method in ("pod", "lease"):
+        errand.answer = looked_at(sim, f"{errand.call.method}s", errand.call.arguments)
     else:
-        errand.answer = tried(sim, errand.call.arguments)
+        errand.answer = tried(errand.one, errand.call)
 
 
-def looked_at(sim: Simulation, arguments: tuple[Any, ...]) -> tuple[Any] | ApiError:
-    """Answer to a look at a pod."""
+def looked_at(sim: Simulation, kind: str, arguments: tuple[Any, ...]) -> tuple[Any] | ApiError:
+    """Answer to a look at a pod, or a lease."""
     for fault, statuses in (("refused", (429,)), ("failed", (500, 503)), ("unsure", (0,))):
         if sim.happens(fault):
             return ApiError(sim.pick(statuses), fault)
-    return (sim.store.objects["pods"].get(arguments[1]),)
+    return (sim.store.objects[kind].get(arguments[1]),)
 
 
-def tried(sim: Simulation, arguments: tuple[Any, ...]) -> tuple[Any] | ApiError:
-    """Answer to a bind: it is done or not, now or later, and the answer may be lost."""
+def carried_out(one: Replica, call: Call) -> Body | None:
+    """Carry out a write of somebody that has arrived.
+
+    Raises
+    ------
+    ApiError : as the server refuses
+    Broken : as `write` does; or another one leads
+    """
+    sim = one.sim
+    if call.method == "bind":
+        write(sim, call.arguments)
+        if any(other.lease is not None and other.lease.left_s() > 0 for other in sim.replicas if other is not one):
+            raise Broken(f"{call.arguments[2]} is bound by one while another leads")
+        return None
+    _, name, body = call.arguments
+    is_new = "resourceVersion" not in body["metadata"]
+    lease = sim.store.create("leases", body) if is_new else sim.store.replace("leases", name, body)
+    sim.say(f"server: the lease is that of {lease['spec']['holderIdentity'] or 'nobody'}")
+    return lease
+
+
+def tried(one: Replica, call: Call) -> tuple[Any] | ApiError:
+    """Answer to a write: it is done or not, now or later, and the answer may be lost."""
+    sim = one.sim
     if sim.happens("refused"):
         return ApiError(429, "too many requests", 1.0)
     trouble = next((ApiError(status, fault) for fault, status in (("failed", 500), ("unsure", 0))
@@ -396,13 +515,13 @@ def tried(sim: Simulation, arguments: tuple[Any, ...]) -> tuple[Any] | ApiError:
     if fate < 1 / 3:
         return trouble or ApiError(0)
     if fate < 2 / 3:
-        sim.strays.append(Stray(arguments, sim.now_s + SERVER_S))
+        sim.strays.append(Stray(call, one, sim.now_s + SERVER_S))
         return trouble or ApiError(0)
     try:
-        write(sim, arguments)
+        body = carried_out(one, call)
     except ApiError as refused:
         return trouble or refused
-    return trouble or (None,)
+    return trouble or (body,)
 
 
 def create(sim: Simulation) -> None:
@@ -422,7 +541,8 @@ def is_stale(sim: Simulation, body: Body) -> bool:
 
 def ask(sim: Simulation) -> None:
     """The scheduler asks for the next pod, and remembers where it was told to."""
-    if not sim.queue or not is_ready(sim):
+    one = sim.asked()
+    if not sim.queue or not one.is_ready() or one.is_stopped():
         return
     body = sim.queue.pop(0)
     uid = body["metadata"]["uid"]
@@ -432,49 +552,64 @@ def ask(sim: Simulation) -> None:
     if sim.happens("some nodes"):
         names = [name for name in names if sim.dice.random() < 0.5]
     request = {"Pod": body, "Nodes": None, "NodeNames": names}
-    found = sim.bridge.filter(request, at_s(sim))["NodeNames"]
+    found = one.bridge.filter(request, one.at_s())["NodeNames"]
     if found and sim.makers.mode != "decide":
-        scores = sim.bridge.prioritize({**request, "NodeNames": found}, at_s(sim))
-        best = max(one["Score"] for one in scores)
-        found = [one["Host"] for one in scores if one["Score"] == best]
+        scores = one.bridge.prioritize({**request, "NodeNames": found}, one.at_s())
+        best = max(score["Score"] for score in scores)
+        found = [score["Host"] for score in scores if score["Score"] == best]
     sim.say(f"scheduler: filter for {uid}: {found}")
     if found:
         sim.told[uid] = (body, sim.pick(found))
     else:
         sim.queue.append(body)
-    check_promises(sim)
+    check_promises(one)
 
 
-def check_promises(sim: Simulation) -> None:
+def check_promises(one: Replica) -> None:
     """See that the core has promised nothing twice, by its own validator.
 
     Raises
     ------
     Broken : it has
     """
-    if ours := [line for line in sim.live.violations() if line.startswith("ours")]:
+    if ours := [line for line in one.live.violations() if line.startswith("ours")]:
         raise Broken(ours[0])
 
 
 def bind(sim: Simulation) -> None:
     """The scheduler binds one of the pods that it was told a node for."""
-    if not sim.told or not is_ready(sim):
+    one = sim.asked()
+    if not sim.told or not (one.is_ready() or one.lease):
         return
     uid = sim.pick(list(sim.told))
     body, node = sim.told.pop(uid)
-    name = body["metadata"]["name"]
+    if one.is_stopped():  # it answers when it goes on
+        one.inbox.append(partial(begin_to_bind, sim, one, body, node))
+    else:
+        begin_to_bind(sim, one, body, node)
+
+
+def begin_to_bind(sim: Simulation, one: Replica, body: Body, node: str) -> None:
+    """A replica begins to bind, or refuses to."""
+    name, uid = body["metadata"]["name"], body["metadata"]["uid"]
+    if not one.is_ready() or (one.lease is not None and not one.lease.may_bind()):
+        sim.queue.append(body)
+        return
     sim.say(f"scheduler: bind {uid} to {node}")
-    steps = sim.bridge.binding({"PodName": name, "PodNamespace": "default", "PodUID": uid,
-                                "Node": node}, at_s(sim))
-    errand = Errand(steps, Call("pause", (0.0,)), sim.now_s, uid, name, node)
+    steps = one.bridge.binding({"PodName": name, "PodNamespace": "default", "PodUID": uid,
+                                "Node": node}, one.at_s())
+    errand = Errand(steps, Call("pause", (0.0,)), sim.now_s, one, uid, name, node)
     sim.errands.append(errand)
     advance(sim, errand)
 
 
-def settle(sim: Simulation) -> None:
+def settle(sim: Simulation, one: Replica | None = None) -> None:
     """The bridge lets time pass, and looks after old doubts."""
-    if is_ready(sim) and all(errand.uid for errand in sim.errands):
-        errand = Errand(sim.bridge.settling(at_s(sim)), Call("pause", (0.0,)), sim.now_s)
+    one = one or sim.replica()
+    mine = [errand for errand in sim.errands if errand.one is one]
+    if len(one.listed) == 2 and not one.is_stopped() and all(errand.uid for errand in mine):
+        one.note_lease()
+        errand = Errand(one.bridge.settling(one.at_s()), Call("pause", (0.0,)), sim.now_s, one)
         sim.errands.append(errand)
         advance(sim, errand)
 
@@ -577,14 +712,17 @@ def relabel(sim: Simulation) -> None:
 
 def pass_time(sim: Simulation, by_s: float | None = None) -> None:
     """Time goes by: calls are given up, and strays can land no more."""
-    for errand in [one for one in sim.errands if one.answer is not None]:
+    for errand in [one for one in sim.errands if one.answer is not None and not one.one.is_stopped()]:
         advance(sim, errand)  # a bridge is not slower than that
     sim.now_s += 2 * sim.dice.random() if by_s is None else by_s
+    for one in sim.replicas:
+        while one.inbox and not one.is_stopped():
+            one.inbox.pop(0)()
     sim.strays = [stray for stray in sim.strays if stray.until_s > sim.now_s]
     for errand in sim.errands:
         if errand.answer is None and sim.now_s > errand.sent_s + CLIENT_S:
-            if errand.call.method == "bind" and sim.dice.random() < 0.5:
-                sim.strays.append(Stray(errand.call.arguments, errand.sent_s + SERVER_S))
+            if errand.call.method in WRITES and sim.dice.random() < 0.5:
+                sim.strays.append(Stray(errand.call, errand.one, errand.sent_s + SERVER_S))
             errand.answer = ApiError(0, "time-out") if errand.call.method != "pause" else (None,)
 
 
@@ -601,7 +739,7 @@ def land(sim: Simulation) -> None:
         stray = sim.strays.pop(int(sim.dice.random() * len(sim.strays)))
         if sim.now_s < stray.until_s:
             try:
-                write(sim, stray.arguments)
+                carried_out(stray.one, stray.call)
             except ApiError as refused:
                 sim.say(f"server: a stray write is refused: {refused}")
 
@@ -612,42 +750,122 @@ def compact(sim: Simulation) -> None:
 
 
 def restart(sim: Simulation) -> None:
-    """The bridge is killed, and another one starts."""
-    sim.say("the bridge is killed")
-    for errand in sim.errands:
-        if errand.answer is None and errand.call.method == "bind":
-            sim.strays.append(Stray(errand.call.arguments, errand.sent_s + SERVER_S))
+    """A bridge is killed, and another one starts; alone, only when its last writes have landed or not."""
+    killed = sim.replica()
+    sim.say(f"the bridge {killed.number} is killed")
+    for errand in [one for one in sim.errands if one.one is killed]:
+        if errand.answer is None and errand.call.method in WRITES:
+            sim.strays.append(Stray(errand.call, errand.one, errand.sent_s + SERVER_S))
         errand.steps.close()
         if errand.uid and errand.is_awaited and errand.name in sim.store.objects["pods"]:
             sim.queue.append(sim.store.objects["pods"][errand.name])
-    sim.errands.clear()
-    check_journal(sim)
-    while sim.strays and sim.dice.random() < 0.9:  # it begins again only when its last writes have landed or not
-        land(sim)
-    sim.now_s += SERVER_S
-    sim.strays.clear()
-    begin(sim)
+        sim.errands.remove(errand)
+    check_journal(killed)
+    if killed.lease is None:
+        while sim.strays and sim.dice.random() < 0.9:
+            land(sim)
+        sim.now_s += SERVER_S
+        sim.strays.clear()
+    sim.replicas[killed.number] = Replica(sim, killed.number)
 
 
-def check_journal(sim: Simulation) -> None:
+def check_journal(one: Replica) -> None:
     """See that the journal leads a new core to the same state, by the same decisions.
 
     Raises
     ------
     Broken : it does not
     """
-    sim.num_decisions += sum(decision is not None for _, _, decision in sim.memo.lines)
-    again = sim.makers.live(SETTINGS)
-    for number, (event, version, decision) in enumerate(sim.memo.lines):
+    one.sim.num_decisions += num_decisions(one)
+    again = one.sim.makers.live(SETTINGS)
+    for number, (event, version, decision) in enumerate(one.memo.lines):
         if again.apply(event) != decision or again.version != version:
             raise Broken(f"line {number} of the journal, {type(event).__name__}, replays to "
                          f"version {again.version}, not {version}, or decides otherwise")
-    if again.digest() != sim.live.digest():
+    if again.digest() != one.live.digest():
         raise Broken("the journal leads to another state")
-    sim.memo.close()
+    one.memo.close()
 
 
-ACTIONS: dict[str, tuple[Callable[[Simulation], object], float, bool]] = {  # how often; faults are drawn for each seed
+def num_decisions(one: Replica) -> int:
+    """How often the core of a replica decided."""
+    return sum(decision is not None for _, _, decision in one.memo.lines)
+
+
+# --- two replicas
+
+WRITES = ("bind", "write_lease")
+
+
+def lead(sim: Simulation, one: Replica | None = None) -> None:
+    """A replica takes part in the election, and gives its lease back now and then."""
+    one = one or sim.replica()
+    assert one.lease is not None
+    if one.is_stopped() or any(errand.one is one and not errand.uid for errand in sim.errands):
+        return
+    is_able = one.is_warm and not sim.happens("unable")
+    errand = Errand(one.lease.step(is_able, one.bridge.is_idle), Call("pause", (0.0,)), sim.now_s, one)
+    sim.errands.append(errand)
+    advance(sim, errand)
+
+
+def halt(sim: Simulation) -> None:
+    """A replica is stopped, perhaps while it renews, and goes on later, perhaps when its lease is over."""
+    one = sim.asked()
+    lead(sim, one)
+    for errand in [errand for errand in sim.errands if errand.one is one and not errand.uid]:
+        for _ in range(int(4 * sim.dice.random())):
+            if errand in sim.errands:
+                run_errand(sim, errand)
+    one.stopped_s = sim.now_s + 1.5 * LEASE_S * sim.dice.random()
+    sim.say(f"replica {one.number} stands still for {one.stopped_s - sim.now_s:.0f} s")
+
+
+def wait(sim: Simulation) -> None:
+    """Time goes by, longer than a lease perhaps, with an election and a few pods."""
+    for _ in range(int(40 * sim.dice.random())):
+        pass_time(sim, LEASE_S / 12 * sim.dice.random())
+        for one in sim.dice.sample(sim.replicas, 2):
+            lead(sim, one)
+        for errand in 3 * sim.errands:
+            if errand in sim.errands and (not errand.uid or sim.dice.random() < 0.1):
+                run_errand(sim, errand)
+        for job, how_often in ((create, 0.3), (ask, 0.6), (bind, 0.6), (land, 0.2)):
+            if sim.dice.random() < how_often:
+                job(sim)
+        check_leaders(sim)
+
+
+def refuse_leases(sim: Simulation) -> None:
+    """The server serves no leases for a while, and all else."""
+    sim.no_lease_s = sim.now_s + LEASE_S * (0.5 + sim.dice.random())
+    wait(sim)
+
+
+def lose_lease(sim: Simulation) -> None:
+    """Somebody deletes the lease."""
+    if "bridge" in sim.store.objects["leases"]:
+        sim.store.delete("leases", "bridge")
+        sim.say("the lease is deleted")
+
+
+def check_leaders(sim: Simulation) -> None:
+    """See that no two answer.
+
+    Raises
+    ------
+    Broken : they do
+    """
+    leaders = [one for one in sim.replicas if one.lease is not None and one.lease.left_s() > 0]
+    if len(leaders) > 1:
+        raise Broken("two replicas lead")
+
+
+Action = tuple[Callable[[Simulation], object], float, bool]  # how often; faults are drawn for each seed
+OF_REPLICAS: dict[str, Action] = {
+    "lead": (lead, 8.0, False), "wait": (wait, 2.0, False), "stop": (halt, 1.5, True),
+    "lose lease": (lose_lease, 0.2, True), "refuse leases": (refuse_leases, 1.0, True), "crash": (restart, 0.5, True)}
+ACTIONS: dict[str, Action] = {
     "create": (create, 12.0, False), "ask": (ask, 24.0, False), "bind": (bind, 12.0, False),
     "answer": (answer, 30.0, False), "tell nodes": (partial(tell, kind="nodes"), 4.0, False),
     "tell pods": (partial(tell, kind="pods"), 24.0, False), "pass": (pass_time, 6.0, False),
@@ -662,6 +880,9 @@ def calm_down(sim: Simulation) -> None:
     """Let everything that is under way come to its end, without further faults."""
     sim.is_calm = True
     sim.told.clear()
+    sim.no_lease_s = sim.now_s
+    for one in sim.replicas:
+        one.stopped_s = sim.now_s
     for _ in range(3):
         for _ in range(200):
             if not sim.errands:
@@ -670,28 +891,30 @@ def calm_down(sim: Simulation) -> None:
         while sim.strays:
             land(sim)
         pass_time(sim, 200.0)  # reservations lapse, doubts are old
-        follow_up(sim)
-        settle(sim)
-    follow_up(sim)
+        for one in sim.replicas:
+            follow_up(sim, one)
+            settle(sim, one)
+    for one in sim.replicas:
+        follow_up(sim, one)
 
 
-def follow_up(sim: Simulation) -> None:
+def follow_up(sim: Simulation, one: Replica) -> None:
     """Let the watches tell all there is."""
     for kind in ("nodes", "pods"):
-        sim.has_more[kind] = True
-        while sim.has_more[kind]:
-            tell(sim, kind)
+        one.has_more[kind] = True
+        while one.has_more[kind]:
+            tell(sim, kind, one)
 
 
-def check_end(sim: Simulation) -> None:
-    """See that the bridge knows exactly what is true, and keeps nothing for anybody.
+def check_end(sim: Simulation, live: AuditedCluster) -> None:
+    """See that a bridge knows exactly what is true, and keeps nothing for anybody.
 
     Raises
     ------
     Broken : it does not
     """
-    if sim.live.reservations:
-        raise Broken(f"reserved for ever: {', '.join(sorted(sim.live.reservations))}")
+    if live.reservations:
+        raise Broken(f"reserved for ever: {', '.join(sorted(live.reservations))}")
     truth = AuditedCluster(SETTINGS)
     objects = Objects()
     for body in sim.store.objects["nodes"].values():
@@ -700,11 +923,11 @@ def check_end(sim: Simulation) -> None:
         pod = objects.pod(body)
         if pod is not None and body["status"]["phase"] != "Succeeded":
             truth.apply(PodSeen(pod))
-    if truth.digest() != sim.live.digest():
+    if truth.digest() != live.digest():
         uids = [f"u{number}" for number in range(1, sim.num_pods + 1)]
-        wrong = [f"{uid}: {sim.live.holds(uid)}, not {truth.holds(uid)}" for uid in uids
-                 if sim.live.holds(uid) != truth.holds(uid)]
-        waiting = sorted({*sim.live.pending} ^ {*truth.pending})
+        wrong = [f"{uid}: {live.holds(uid)}, not {truth.holds(uid)}" for uid in uids
+                 if live.holds(uid) != truth.holds(uid)]
+        waiting = sorted({*live.pending} ^ {*truth.pending})
         raise Broken(f"not the truth in the end: {'; '.join(wrong)} {waiting}")
 
 
@@ -734,22 +957,26 @@ def simulate(seed: int, steps: int = 400, makers: Makers = Makers(),
     steps : how many things happen before all calms down
     makers : what is simulated
     says : is told every step in words, if it is given
-    path : file of the journal, which goes on from life to life; None for none
+    path : file of the first replica's journal, which goes on from life to life; None for none
     """
     sim = Simulation(seed, makers, says, path)
+    actions = {**ACTIONS, **OF_REPLICAS}  # without replicas the last ones have no weight
+    names = list(actions)[:len(sim.upto)]
     done = 0
     finding = ""
     try:
         while done < steps:
             done += 1
-            (name,) = sim.dice.choices(list(ACTIONS), cum_weights=sim.upto)
-            ACTIONS[name][0](sim)
+            (name,) = sim.dice.choices(names, cum_weights=sim.upto)
+            actions[name][0](sim)
+            check_leaders(sim)
         calm_down(sim)
-        check_end(sim)
-        check_journal(sim)
+        for one in sim.replicas:
+            check_end(sim, one.live)
+            check_journal(one)
     except Broken as broken:
         finding = str(broken)
-        sim.num_decisions += sum(decision is not None for _, _, decision in sim.memo.lines)
+        sim.num_decisions += sum(map(num_decisions, sim.replicas))
     return Outcome(seed, done, sim.num_decisions, finding)
 
 
@@ -827,6 +1054,115 @@ class DropsLines(Memo):
         return decision
 
 
+class StopsForAnother(Lease):
+    """Bug: a leader stops when it sees another one, and not by its clock."""
+
+    def left_s(self) -> float:
+        """For ever, once it leads."""
+        return self.until_s
+
+
+class BindsToTheEnd(Lease):
+    """Bug: the last binds have no time to land before another leads."""
+
+    def may_bind(self) -> bool:
+        """As long as it leads."""
+        return self.left_s() > 0
+
+
+class CountsFromTheAnswer(Lease):
+    """Bug: a leader counts from when it hears that its lease was renewed."""
+
+    def step(self, is_able: bool, is_idle: Callable[[], bool]) -> Steps:
+        """Renew, and count from now."""
+        before_s = self.until_s
+        yield from super().step(is_able, is_idle)
+        if self.until_s > before_s:
+            self.until_s = self.clock() + (1 - DRIFT) * self.lease_s
+
+
+class LeavesNoMargin(Lease):
+    """Bug: a leader uses all of its lease, whatever its clock does."""
+
+    def step(self, is_able: bool, is_idle: Callable[[], bool]) -> Steps:
+        """Renew, and add the margin."""
+        before_s = self.until_s
+        yield from super().step(is_able, is_idle)
+        self.until_s += DRIFT * self.lease_s if self.until_s > before_s else 0.0
+
+
+class CountsFromTheFirstLook(Lease):
+    """Bug: who waits does not begin to count again when the record changes."""
+
+    def see(self, body: Body | None) -> None:
+        """Note the record, and when there was one first."""
+        since_s = None if self.seen is None else self.since_s
+        super().see(body)
+        self.since_s = self.since_s if since_s is None else since_s
+
+
+class TakesWhatWasDeleted(Lease):
+    """Bug: where there is no lease, nobody leads."""
+
+    def is_open(self, body: Body | None) -> bool:
+        """Also if there is none."""
+        return body is None or super().is_open(body)
+
+
+class IgnoresConflicts(Lease):
+    """Bug: a conflict is taken for a renewal."""
+
+    def step(self, is_able: bool, is_idle: Callable[[], bool]) -> Steps:
+        """Go on as if it had been written."""
+        steps = super().step(is_able, is_idle)
+        call = next(steps)
+        with suppress(StopIteration):
+            while True:
+                try:
+                    found = yield call
+                except ApiError as trouble:
+                    if trouble.status != 409:
+                        call = steps.throw(trouble)
+                        continue
+                    found = call.arguments[2]
+                call = steps.send(found)
+
+
+class TakesWhatItFinds(Lease):
+    """Bug: whoever holds the lease, it is written over."""
+
+    def is_open(self, body: Body | None) -> bool:
+        """Always, once there was time to look twice."""
+        return self.clock() >= self.since_s + CLIENT_S
+
+
+class GivesBackAtOnce(Lease):
+    """Bug: the lease is given back while a bind is under way."""
+
+    def step(self, is_able: bool, is_idle: Callable[[], bool]) -> Steps:
+        """Do not ask."""
+        return super().step(is_able, lambda: True)
+
+
+class ComesBackAsItself(Lease):
+    """Bug: a new process takes the lease of its earlier life for its own."""
+
+    def __init__(self, name: str, holder: str, *rest: Any) -> None:
+        super().__init__(name, holder.partition(",")[0], *rest)
+
+
+OF_TWO: dict[str, tuple[dict[str, Any], int]] = {  # and a seed that finds it
+    "a leader answers before it lists": ({"lists_anew": False}, 111),
+    "an old watch is still heard": ({"hears_old": True}, 1),
+    "a leader stops when it sees another one, and not by its clock": ({"lease": StopsForAnother}, 123),
+    "the last binds have no time to land before another leads": ({"lease": BindsToTheEnd}, 578),
+    "a leader counts from when it hears that its lease was renewed": ({"lease": CountsFromTheAnswer}, 123),
+    "who waits does not begin to count again when the record changes": ({"lease": CountsFromTheFirstLook}, 1),
+    "where there is no lease, nobody leads": ({"lease": TakesWhatWasDeleted}, 163),
+    "whoever holds the lease, it is written over": ({"lease": TakesWhatItFinds}, 4),
+    "a conflict is taken for a renewal": ({"lease": IgnoresConflicts}, 36),
+    "the lease is given back while a bind is under way": ({"lease": GivesBackAtOnce}, 640),
+    "a new process takes the lease of its earlier life for its own": ({"lease": ComesBackAsItself}, 136),}
 BUGS: dict[str, dict[str, Any]] = {
     "a pod counts beside its reservation": {"live": CountsTwice},
     "a reservation outlives its pod": {"live": KeepsDeleted},
@@ -842,12 +1178,12 @@ def hunt(makers: Makers, most: int = 2000, steps: int = 400) -> Outcome | None:
     return next((found for found in runs if found.finding), None)
 
 
-def soak(first: int, decisions: int, steps: int) -> bool:
+def soak(first: int, decisions: int, steps: int, makers: Makers) -> bool:
     """Run seeds until so many decisions were made, and print what breaks; whether something did."""
     made = 0
     is_broken = False
     for seed in count(first):
-        found = simulate(seed, steps)
+        found = simulate(seed, steps, makers)
         made += found.decisions
         is_broken |= bool(found.finding)
         if found.finding:
@@ -865,13 +1201,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--steps", type=int, default=400, help="of a run")
     parser.add_argument("--decisions", type=int, default=10_000, help="to make, seed after seed")
     parser.add_argument("--first", type=int, default=0, help="seed of many")
+    parser.add_argument("--replicas", type=int, choices=(1, 2), default=1, help="of the bridge")
     chosen = parser.parse_args(arguments)
+    makers = Makers(lease=Lease if chosen.replicas > 1 else None)
     if chosen.seed is None:
-        return int(soak(chosen.first, chosen.decisions, chosen.steps))
-    found = simulate(chosen.seed, chosen.steps, says=print)
+        return int(soak(chosen.first, chosen.decisions, chosen.steps, makers))
+    found = simulate(chosen.seed, chosen.steps, makers, says=print)
     print(found.finding or f"nothing broke in {found.decisions} decisions")
     if found.finding:
-        shortest = shrunk(found)
+        shortest = shrunk(found, makers)
         print(f"shortest: --seed {shortest.seed} --steps {shortest.steps}: {shortest.finding}")
     return int(bool(found.finding))
 
