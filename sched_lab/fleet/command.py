@@ -371,6 +371,8 @@ def next_words(levers: pd.DataFrame, fidelity: pd.DataFrame, told: Mapping[str, 
     if (misfit[:1] > 1).any():
         is_nearer = misfit.min() < misfit.iloc[0] and "fit" not in told
         then = [*again, "--fit", "--out", f"{out}-fit"] if is_nearer else ["check", cluster]
+    elif levers.empty:
+        then = ["replay", cluster, "--out", f"{out}-policies"]
     elif best is None:
         then = ["place", cluster] if worth or told["at"] is not None else [
             *again, "--backfill", backfill, "--worth", "--out", f"{out}-worth"]
@@ -389,7 +391,7 @@ def answer_replay(problem: Problem, out: Path, asked: Question, told: Mapping[st
                   workers: int, force: bool, paths: tuple[Path, Path, Path | None]) -> str:
     """Compute and write what is not there yet, print it, and return it in a sentence; `paths` as `next_words`."""
     names = chosen_policies(problem, asked, models_without_watts(problem, asked.power))
-    files = [f"{policy}/{name}" for policy in labels_of(names, asked) for name in OF_A_POLICY] + [MORE_NODES] * ("worth" in told)
+    files = [f"{policy}/{name}" for policy in labels_of(names, asked) for name in OF_A_POLICY] + [MORE_NODES] * ("worth" in told and set(names) != {RECORDED})
     answer = Answer("replay", {**told, "sched_lab": __version__}, (*TABLES, PAGE, *files))
     check_folder(out, answer, force=force)
     ours = set(answer.in_folder(out).get("files", ()))

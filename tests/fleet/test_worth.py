@@ -140,7 +140,7 @@ def test_a_node_fewer_that_serves_no_wide_job_is_no_lever():
 
 @pytest.mark.parametrize(("objective", "words"), [
     ("energy", "The largest lever is sleep after 15 min: "), ("cost", "EUR less"),
-    ("served", "No lever serves clearly more"), ("waiting", "No other ")])
+    ("served", "No lever serves clearly more"), ("waiting", "No lever lets a task wait clearly less than fgd")])
 def test_an_objective_is_what_the_sentence_is_about(objective, words):
     problem, asked, _ = idle_nights(np.random.default_rng(0))
     found = answered(problem, asked)
@@ -150,6 +150,16 @@ def test_an_objective_is_what_the_sentence_is_about(objective, words):
     assert words in sentence and sentence.endswith(".") and "nan" not in sentence
     assert levers_table(found.levers, objective)["lever"][0] == {
         "energy": "sleep after 15 min", "cost": "sleep after 15 min"}.get(objective, "as replayed, fgd")
+
+
+def test_without_watts_nothing_is_said_of_energy():
+    problem, asked, _ = too_few_nodes(np.random.default_rng(0))
+    unknown = replace(problem, cluster=replace(problem.cluster, gpu_model=texts(["H999"] * 3)))
+    found = answered(unknown, asked)
+    assert found.levers["kwh_month"].isna().all() and not {"sleep", "cap"} & set(found.levers["lever"])
+    assert objective_of(found.levers, "energy") == "waiting"
+    sentence = lever_sentence(replace(found, about={**found.about, "objective": "energy"}))
+    assert sentence.startswith("The largest lever is 1 node more: a task waits ")
 
 
 def test_the_command_names_what_to_type_for_a_lever(tmp_path, monkeypatch, capsys):

@@ -15,7 +15,7 @@ from ...cluster import empty_state
 from ...lab.arrays import Floats, Integers, Texts
 from ...traces import admits
 from .bounds import demand_over
-from .problem import Problem, Schedule
+from .problem import Problem, Schedule, is_part
 
 __all__ = ['record_of', 'gpus_over', 'fidelity_of', 'room_while_waiting']
 
@@ -158,9 +158,7 @@ def room_while_waiting(problem: Problem, schedule: Schedule) -> tuple[float, flo
     schedule : where, when and on which GPUs each ran
     """
     tasks, cluster = problem.tasks, problem.cluster
-    waits = (schedule.node >= 0) & (schedule.start_s > problem.submit_s)
-    if problem.job is not None:
-        waits &= np.bincount(problem.job)[problem.job] == 1
+    waits = (schedule.node >= 0) & (schedule.start_s > problem.submit_s) & ~is_part(problem)
     if problem.most_per_node is not None:
         waits &= problem.most_per_node == 0
     if problem.instances is not None:

@@ -442,11 +442,11 @@ def objective_of(levers: pd.DataFrame, asked: str = "") -> str:
     Parameters
     ----------
     levers : what was replayed first at the top
-    asked : one of `OBJECTIVES`, or empty
+    asked : one of `OBJECTIVES`, or empty; of what is not known, such as energy without watts, nothing is said
     """
-    if asked or "kwh_month" not in levers:
-        return asked or "waiting"
-    return max(("waiting", "energy", "served"), key=lambda name: sure_share(levers, name))
+    if "kwh_month" not in levers or asked and np.isnan(levers[AMOUNTS[asked]].iloc[0]):
+        return "waiting"
+    return asked or max(("waiting", "energy", "served"), key=lambda name: sure_share(levers, name))
 
 
 def judged(fidelity: pd.DataFrame) -> pd.DataFrame:
@@ -545,7 +545,8 @@ def lever_sentence(comparison: Comparison) -> str:
         few = ", and fewer than 30 tasks tell little" if base["tasks"] < FEWEST_TASKS else ""
         tried = " or ".join(dict.fromkeys("rule of the queue" if lever == "queue" else lever
                                           for lever in levers["lever"][1:]))
-        return f"No other {tried} lets a task wait clearly less than {stands}{few}."
+        other = "lever" if "worth_gpus" in levers else f"other {tried}"
+        return f"No {other} lets a task wait clearly less than {stands}{few}."
     others = levers.iloc[1:][levers["lever"].iloc[1:] != best["lever"]]
     if "worth_gpus" in levers:
         next_best = best_lever(levers[(levers["lever"] != best["lever"]) | (levers.index == 0)])
@@ -555,11 +556,11 @@ def lever_sentence(comparison: Comparison) -> str:
                  if best["worth_gpus"] > 0 and best["lever"] != "nodes" else "")
         return (f"The largest lever is {said_of(best)}: a task waits {in_words(moved(best), duration)} than under "
                 f"{stands}{beside}.{worth}")
-    other = best_lever(others)
+    second = best_lever(others)
     what = "placement" if best["lever"] == "queue" else "rule of the queue"
     beside = "" if others.empty else (
-        f", while no other {what} clearly shortens it" if other is None else
-        f", while another {what} takes off {duration(-other['difference'])} at most")
+        f", while no other {what} clearly shortens it" if second is None else
+        f", while another {what} takes off {duration(-second['difference'])} at most")
     return (f"The largest lever is {said_of(best)}: a task waits "
             f"{in_words(moved(best), duration)} than under {stands}{beside}.")
 
@@ -599,7 +600,7 @@ def levers_table(levers: pd.DataFrame, objective: str) -> pd.DataFrame:
     rows = levers.iloc[order]
     names = [f"as replayed, {row['choice']}" if place == 0 else said_of(row)
              for place, (_, row) in zip(order, rows.iterrows(), strict=True)]
-    waits = [duration(wait_s) for wait_s in rows["mean_wait_s"]]
+    waits = ["" if np.isnan(wait_s) else duration(wait_s) for wait_s in rows["mean_wait_s"]]
     columns = {"worth in GPUs": "worth_gpus", "GPU hours a month": "gpu_h_month", "kWh a month": "kwh_month",
                "EUR a month": "eur_month"}
     return pd.DataFrame({"lever": names, "mean wait": waits} | {

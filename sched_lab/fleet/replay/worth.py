@@ -172,7 +172,7 @@ def with_worth(comparison: Comparison, asked: Question, folder: Path | None = No
             cells.append((WALLTIMES, "half"))
     elif not levers.lacking and levers.asked.cap_w is None:
         idle_w = base_curve["eopc_w"].min()
-        cells.append((CAP, f"{idle_w + CAP_SHARE * (base_curve['eopc_w'].max() - idle_w):.0f}"))
+        cells.append((CAP, f"{np.ceil(idle_w + CAP_SHARE * (base_curve['eopc_w'].max() - idle_w)):.0f}"))
     with interpreted(is_small(problem, levers.asked.backfill)):
         levers.replay(cells)
         first = next(iter(levers.schedules.values()))
