@@ -2,12 +2,14 @@
 
 import threading
 import time
+from contextlib import suppress
 
 import pytest
 
 from sched_lab.fleet.live.bridge import ApiError, Objects
 from sched_lab.fleet.live.core import NodeGone, NodeSeen, PodGone
 from sched_lab.fleet.live.follow import KubernetesApi, follow, pause_s
+from sched_lab.fleet.live.lease import Lease
 from tests.fleet.fake_api import FakeApi, kubeconfig_for, served
 from tests.fleet.objects import node, pod
 
@@ -202,6 +204,44 @@ def test_what_went_wrong_has_a_status(server, trouble, status):
         assert found.value.status == status and found.value.is_unsure == (status in (0, 500)), verb
         assert found.value.retry_after_s == (1.0 if status == 429 else 0.0)
         assert api.calls.count(verb) == 1, "the client must not try again by itself"
+
+
+def test_a_lease_is_taken_renewed_and_given_back_and_not_written_over_another(server):
+    api, client = server
+    assert client.lease("lab", "bridge") is None
+    now_s = [0.0]
+    ours, theirs = (Lease("lab/bridge", name, 15.0, 5.0, lambda: now_s[0]) for name in ("a", "b"))
+
+    def step(lease, is_able=True, is_idle=True):
+        steps = lease.step(is_able, lambda: is_idle)
+        answer, is_error = None, False
+        with suppress(StopIteration):
+            while True:
+                call = steps.throw(answer) if is_error else steps.send(answer)
+                try:
+                    answer, is_error = getattr(client, call.method)(*call.arguments), False
+                except ApiError as trouble:
+                    answer, is_error = trouble, True
+        return lease.left_s() > 0
+
+    def spec():
+        return client.lease("lab", "bridge")["spec"]
+
+    assert not step(ours)  # who held a lease that is not there may still lead
+    now_s[0] = 15.0
+    assert step(ours) and not step(theirs)
+    assert (spec()["holderIdentity"], spec()["leaseDurationSeconds"], spec()["leaseTransitions"]) == ("a", 15, 1)
+    api.store.objects["leases"]["bridge"]["metadata"]["labels"] = {"kept": "yes"}
+    now_s[0] = 20.0
+    assert step(ours) and ours.left_s() == 13.5 and not step(theirs)
+    stale = client.lease("lab", "bridge")
+    assert step(ours)
+    with pytest.raises(ApiError, match="409"):
+        client.write_lease("lab", "bridge", theirs.record(stale, "b"))
+    assert not step(ours, is_able=False, is_idle=False) and spec()["holderIdentity"] == "a"
+    assert not step(ours, is_able=False) and spec()["holderIdentity"] == ""
+    assert step(theirs) and not step(ours) and spec()["leaseTransitions"] == 2
+    assert client.lease("lab", "bridge")["metadata"]["labels"] == {"kept": "yes"}
 
 
 def test_a_server_that_says_nothing_is_given_up(server, monkeypatch):

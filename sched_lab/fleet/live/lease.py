@@ -17,6 +17,7 @@ __all__ = ['Lease', 'FencedApi']
 
 POLL_S = 0.5  # between two looks of who waits
 DRIFT = 0.1  # part of its lease that a leader does not use: clocks may run apart by 5 %
+KEPT = ("resourceVersion", "labels", "annotations", "ownerReferences")
 
 
 def boot_s() -> float:
@@ -128,10 +129,10 @@ class Lease:
         if is_new and holder:
             spec |= {"acquireTime": now.isoformat(),
                      "leaseTransitions": int(old.get("leaseTransitions") or 0) + 1}
-        metadata = {"name": self.name, "namespace": self.namespace}
-        version = text_at(body, "metadata", "resourceVersion")
+        metadata: dict[str, Any] = dig(body, "metadata") or {}
+        kept = {name: metadata[name] for name in KEPT if name in metadata}
         return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": spec,
-                "metadata": {**metadata, "resourceVersion": version} if version else metadata}
+                "metadata": {**kept, "name": self.name, "namespace": self.namespace}}
 
     def pause_s(self) -> float:
         """Until the next step: a leader renews at each third, who waits looks often."""
