@@ -155,12 +155,16 @@ def test_a_cap_and_prices_do_not_go_with_it():
         replay(problem, "bid", backfill="slurm")
 
 
+def recorded(jobs, configuration):
+    return problem_of(read_files("scontrol", [jobs, configuration], ReadOptions())), read_slurm_queue(configuration)
+
+
 @pytest.fixture(scope="module")
 def live():
     jobs, configuration = (find_reference(f"slurm/live/{name}") for name in ("jobs.txt", "slurm.conf"))
     if jobs is None or configuration is None:
         pytest.skip("there is no record of a real Slurm: reference/slurm/live")
-    return problem_of(read_files("auto", [jobs, configuration], ReadOptions())), read_slurm_queue(configuration)
+    return recorded(jobs, configuration)
 
 
 @pytest.mark.filterwarnings("ignore::numba.core.errors.NumbaPendingDeprecationWarning")  # lists from Python
@@ -210,43 +214,64 @@ def test_a_real_slurm_starts_whom_the_rule_starts(live):
 
 
 def gpus_in_use(problem, start_s):
-    """Mean of the GPUs in use in each of 20 minutes."""
-    edges_s = np.arange(0, 1201, 60.0)
+    """Mean of the GPUs in use in each of 40 minutes."""
+    edges_s = np.arange(0, 2401, 60.0)
     end_s = start_s + problem.duration_s
     held_s = np.minimum(edges_s[1:], end_s[:, None]) - np.maximum(edges_s[:-1], start_s[:, None])
     return (np.clip(held_s, 0, None) * problem.tasks.num_gpus[:, None]).sum(axis=0) / 60
+
+
+class Compared:
+    """Replays beside runs of a real Slurm: mean waits, GPUs in use minute by minute, and shares of near starts."""
+
+    def __init__(self, problem, slurm, waits, tests_s):
+        first = np.unique(problem.job, return_index=True)[1]
+        table = pd.read_csv(TRIALS / waits, index_col="job")
+        runs = list(table.loc[[int(name.split("/")[0]) for name in problem.tasks.name]].to_numpy().T)
+        self.schedules = [replay(problem, "slurm", backfill="slurm", slurm=slurm._replace(test_s=test_s))
+                          for test_s in tests_s]
+        replays = [np.floor(schedule.start_s) - problem.submit_s for schedule in self.schedules]
+        self.runs_s, self.replays_s = ([wait_s[first].mean() for wait_s in some] for some in (runs, replays))
+        self.apart = np.mean(self.replays_s) / np.mean(self.runs_s) - 1
+
+        def between(some, others):
+            pairs = [(one, other) for one in some for other in others if one is not other]
+            gpus = [[gpus_in_use(problem, problem.submit_s + wait_s) for wait_s in pair] for pair in pairs]
+            return {"gpus": np.mean([np.abs(one - other).sum() / other.sum() for one, other in gpus]).round(4), **{
+                near_s: np.mean([np.abs(one - other)[first] <= near_s for one, other in pairs]).round(3)
+                for near_s in (2, 10, 60)}}
+
+        self.ours, self.theirs = between(replays, runs), between(runs, runs)
+
+    def __str__(self):
+        return (f"mean waits {np.round(self.replays_s, 1)} s, {self.apart:+.1%} of {np.round(self.runs_s, 1)} s; GPUs "
+                f"apart and shares of near starts {self.ours}, of two runs {self.theirs}")
 
 
 def test_replays_differ_from_runs_of_a_real_slurm_as_those_do_from_each_other(live):
     """The same 700 jobs waited 101 to 163 s in the mean of six runs of slurmctld, 135 s in the mean of all.
 
     Seconds decide who passes whom. Between two runs 32 % of the jobs start within 2 s of each other, 60 % within
-    10 s and 83 % within a minute, and GPUs in use are 3.3 % apart, minute by minute; no model can be nearer to one
+    10 s and 83 % within a minute, and GPUs in use are 3.4 % apart, minute by minute; no model can be nearer to one
     of them. Here a pass takes a little more or less time in each replay.
     """
     problem, slurm = live
-    first = np.unique(problem.job, return_index=True)[1]
-    waits = pd.read_csv(TRIALS / "waits.csv", index_col="job")
-    runs_s = waits.loc[[int(name.split("/")[0]) for name in problem.tasks.name]].to_numpy().T
+    found = Compared(problem, slurm, "waits_700.csv", (0.0006, 0.0008, 0.001, 0.0012, 0.0014))
+    assert_equal(found.schedules[0], replay(problem, "slurm", backfill="slurm", slurm=slurm._replace(test_s=0.0006)))
+    assert np.ptp(found.runs_s) > 0.4 * np.mean(found.runs_s), found
+    assert abs(found.apart) < 0.05, found
+    assert found.ours["gpus"] < found.theirs["gpus"], found
+    assert all(found.ours[near_s] > found.theirs[near_s] - 0.02 for near_s in (2, 10, 60)), found
 
-    def replayed(test_s):
-        return replay(problem, "slurm", backfill="slurm", slurm=slurm._replace(test_s=test_s))
 
-    schedules = [replayed(test_s) for test_s in (0.0006, 0.0008, 0.001, 0.0012, 0.0014)]
-    assert_equal(schedules[0], replayed(0.0006))
-    replays_s = [np.floor(schedule.start_s) - problem.submit_s for schedule in schedules]
+def test_replays_of_2000_jobs_that_wait_for_long():
+    """They come in half the time that they need; two runs of slurmctld have means of 935 and 941 s, GPUs 1.1 % apart.
 
-    def apart(some, others):
-        pairs = [(one, other) for one in some for other in others if one is not other]
-        gpus = [[gpus_in_use(problem, problem.submit_s + wait_s) for wait_s in pair] for pair in pairs]
-        return {"gpus": np.mean([np.abs(one - other).sum() / other.sum() for one, other in gpus]), **{
-            near_s: np.mean([np.abs(one - other)[first] <= near_s for one, other in pairs]) for near_s in (2, 10, 60)}}
-
-    runs = list(runs_s)
-    ours, theirs = apart(replays_s, runs), apart(runs, runs)
-    mean_s, real_s = np.mean(replays_s, axis=0)[first].mean(), runs_s[:, first].mean()
-    said = f"mean wait {mean_s:.1f} s of {real_s:.1f} s; replay and run {ours}, two runs {theirs}"
-    assert np.ptp(runs_s[:, first].mean(axis=1)) > 0.4 * real_s, said
-    assert abs(mean_s / real_s - 1) < 0.05, said
-    assert ours["gpus"] < theirs["gpus"] + 0.01, said
-    assert all(ours[near_s] > theirs[near_s] - 0.05 for near_s in (2, 10, 60)), said
+    A pass takes 2.6 ms for each job here (259 ms for 99, by `sdiag`), on a machine that did other work beside.
+    """
+    problem, slurm = recorded(TRIALS / "jobs.txt.gz", TRIALS / "slurm.conf")
+    assert len(np.unique(problem.job)) == 2000
+    found = Compared(problem, slurm, "waits_2000.csv", (0.0022, 0.0026, 0.003))
+    assert abs(found.apart) < 0.03, found
+    assert found.ours["gpus"] < 0.02, found
+    assert found.ours[60] > 0.93, found
