@@ -243,7 +243,7 @@ class Compared:
 
         self.ours, self.theirs = between(replays, runs), between(runs, runs)
 
-    def __str__(self):
+    def __repr__(self):
         return (f"mean waits {np.round(self.replays_s, 1)} s, {self.apart:+.1%} of {np.round(self.runs_s, 1)} s; GPUs "
                 f"apart and shares of near starts {self.ours}, of two runs {self.theirs}")
 
