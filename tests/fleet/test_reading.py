@@ -207,16 +207,18 @@ def test_the_trace_that_outlives_itself():
 
 @pytest.mark.parametrize(("names", "known"), [
     (["NVIDIA-A100-SXM4-40GB", "t4", "V100M16"], {"NVIDIA-A100-SXM4-40GB": "A100", "t4": "T4"}),
-    (["A100-SXM4-40GB", "A100-SXM4-80GB"], {}), (["A100", "a100"], {}), (["A100DX", "", "H999", "T4-A10"], {})])
+    (["A100-SXM4-40GB", "A100-SXM4-80GB"], {}), (["A100", "a100"], {"a100": "A100"}),
+    (["A100DX", "", "H999", "T4-A10"], {})])
 def test_models_have_one_name_where_that_is_certain(names, known):
     assert known_models(names) == {name: model for name, model in known.items()}
 
 
 def test_models_of_nodes_and_wishes_are_renamed_together(write):
     write(jobs__csv=OWN.replace("\n", ",gpu_models\n") + "a,0,0,10,1,1000,a100|V100M16\n",
-          nodes__csv="name,gpu_model,num_gpus\nn0,a100,2\n")
+          nodes__csv="name,gpu_model,num_gpus\nn0,a100,2\nn1,A100,2\n")
     tables = read_files("csv", ["jobs.csv", "nodes.csv"])
-    assert tables.nodes["gpu_model"].tolist() == ["A100"] and tables.tasks["gpu_models"].tolist() == ["A100|V100M16"]
+    assert tables.nodes["gpu_model"].tolist() == ["A100", "A100"]
+    assert tables.tasks["gpu_models"].tolist() == ["A100|V100M16"]
     assert "interpreted: GPU a100 is model A100" in reasons(tables)
 
 

@@ -283,9 +283,9 @@ def known_model(name: str) -> str:
 
 
 def known_models(names: Sequence[str]) -> dict[str, str]:
-    """Known models by the names that are to be replaced."""
+    """Known models by the names that are to be replaced; names of two cards are left, two spellings are not two."""
     known = {name: model for name in names if (model := known_model(name))}
-    meant = Counter(known.values())
+    meant = Counter({name.lower(): model for name, model in known.items()}.values())
     return {name: model for name, model in known.items() if name != model and meant[model] == 1}
 
 
