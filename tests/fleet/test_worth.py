@@ -12,8 +12,7 @@ from sched_lab.fleet.replay.compare import Comparison, Question, compare
 from sched_lab.fleet.replay.events import replay
 from sched_lab.fleet.replay.problem import Problem
 from sched_lab.fleet.replay.report import best_lever, lever_sentence, levers_table, objective_of
-from sched_lab.fleet.replay.what_if import node_rows, with_node_rows
-from sched_lab.fleet.replay.worth import with_worth
+from sched_lab.fleet.replay.worth import node_rows, with_node_rows, with_worth
 from tests.command_line import assert_refused, call
 from tests.fleet.problems import problem_like, tasks_like, texts
 

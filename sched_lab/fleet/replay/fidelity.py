@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -73,29 +73,29 @@ def fidelity_of(recorded: tuple[Floats, Floats], replays: Mapping[tuple[str, str
     width_s : (bins,) length of each
     groups : name of each task's group, by kind of group, (tasks,)
     """
-    parts = []
+    rows: list[dict[str, Any]] = []
     then_s, then_gpus = recorded
     in_all = float((then_gpus * width_s).sum())
-    for ((policy, rule), (now_s, gpus)), by in product(replays.items(), ("all", "size", "queue")):
-        if by != "all" and not (groups[by] != "").any():
-            continue
-        frame = pd.DataFrame({"value": groups[by], "then": then_s, "now": now_s}).dropna()
-        apart_s = (frame["now"] - frame["then"]).abs()
-        grouped = frame.groupby("value")
-        table = pd.DataFrame({"policy": policy, "backfill": rule, "by": by, "tasks": grouped.size()})
-        for name, reduced in (("mean", grouped.mean()), ("p50", grouped.median()), ("p90", grouped.quantile(0.9))):
-            table[f"recorded_{name}_wait_s"], table[f"{name}_wait_s"] = reduced["then"], reduced["now"]
-        for near_s in NEAR_S:
-            table[f"within_{near_s}_s_share"] = (apart_s <= near_s).groupby(frame["value"]).mean()
-        table["gpus_apart_share"] = table["misfit"] = np.nan
-        if by == "all":
-            use_apart = float((np.abs(gpus - then_gpus) * width_s).sum()) / in_all if in_all else 0.0
-            limit_s = np.maximum(MOST_WAIT_APART * table["recorded_mean_wait_s"], UNMODELLED_S)
-            wait_apart_s = (table["mean_wait_s"] - table["recorded_mean_wait_s"]).abs()
-            table["gpus_apart_share"] = use_apart
-            table["misfit"] = np.maximum(wait_apart_s / limit_s, use_apart / MOST_USE_APART)
-        parts.append(table.rename_axis("value").reset_index().sort_values(["tasks", "value"], ascending=[False, True]))
-    return pd.concat(parts, ignore_index=True)[FIDELITY]
+    coded = {by: pd.factorize(groups[by]) for by in ("all", "size", "queue") if by == "all" or (groups[by] != "").any()}
+    for ((policy, rule), (now_s, gpus)), (by, (code, values)) in product(replays.items(), coded.items()):
+        both = np.flatnonzero(np.isfinite(then_s) & np.isfinite(now_s))
+        both = both[np.argsort(code[both], kind="stable")]
+        mine = np.split(both, np.flatnonzero(np.diff(code[both])) + 1) if len(both) else []
+        for tasks in sorted(mine, key=lambda tasks: (-len(tasks), values[code[tasks[0]]])):
+            row = {"policy": policy, "backfill": rule, "by": by, "value": values[code[tasks[0]]], "tasks": len(tasks)}
+            for of, waits_s in (("recorded_", then_s[tasks]), ("", now_s[tasks])):
+                row[f"{of}mean_wait_s"] = waits_s.mean()
+                row[f"{of}p50_wait_s"], row[f"{of}p90_wait_s"] = np.quantile(waits_s, (0.5, 0.9))
+            apart_s = np.abs(now_s[tasks] - then_s[tasks])
+            row |= {f"within_{near_s}_s_share": (apart_s <= near_s).mean() for near_s in NEAR_S}
+            if by == "all":
+                use_apart = float((np.abs(gpus - then_gpus) * width_s).sum()) / in_all if in_all else 0.0
+                limit_s = max(MOST_WAIT_APART * row["recorded_mean_wait_s"], UNMODELLED_S)
+                wait_apart_s = abs(row["mean_wait_s"] - row["recorded_mean_wait_s"])
+                row |= {"gpus_apart_share": use_apart,
+                        "misfit": max(wait_apart_s / limit_s, use_apart / MOST_USE_APART)}
+            rows.append(row)
+    return pd.DataFrame(rows, columns=FIDELITY)
 
 
 class Held(NamedTuple):

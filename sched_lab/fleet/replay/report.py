@@ -928,7 +928,7 @@ def charts_of(reading: Reading) -> dict[str, Any]:
     if not reading.tasks:
         return {}
     charts: dict[str, Any] = {}
-    if len(reading.comparison.in_use):
+    if len(judged(reading.comparison.fidelity)):
         charts["use"] = use_chart(reading)
     if is_believed(reading.comparison.fidelity) and len(reading.comparison.levers) > 1 and reading.comparison.levers["mean_wait_s"].notna().any():
         charts["levers"] = lever_chart(reading)
@@ -1036,7 +1036,7 @@ def page_of(comparison: Comparison) -> str:
                      "95 % intervals of the difference to what was replayed first."
                      ) if len(comparison.levers) > 1 and is_believed(comparison.fidelity) else []
     use = picture(svgs, "use", "GPUs in use over time, by the record and in what was replayed first."
-                  ) if len(comparison.in_use) else []
+                  ) if len(judged(comparison.fidelity)) else []
     if levers and "worth_gpus" in comparison.levers:
         levers = [Table(levers_table(comparison.levers, objective_of(
             comparison.levers, str(comparison.about.get("objective", "")))), {}, "levers.csv", 40), *levers]

@@ -17,9 +17,9 @@ from ...lab.arrays import Integers
 from ...lab.frames import InputError, advice_on, read_toml
 from ...traces import models_of
 from ..read.tables import ClusterTables, Ledger, note_rows
-from .problem import Problem
+from .worth import node_rows
 
-__all__ = ['read_what_if', 'changed', 'node_rows', 'with_node_rows']
+__all__ = ['read_what_if', 'changed']
 
 
 def idle_and_full(watts: list[int]) -> list[int]:
@@ -109,32 +109,6 @@ def with_nodes(nodes: pd.DataFrame, said: Mapping[str, Any], ledger: Ledger) -> 
     if len(rows) != len(nodes):
         ledger.note("nodes.csv", None, "what if", f"{len(rows)} nodes in place of {len(nodes)}")
     return repeated(nodes, np.bincount(rows, minlength=len(nodes)), "+")
-
-
-def node_rows(num_nodes: int, scale: float) -> Integers:
-    """Rows of more or fewer nodes, spread evenly over those that are there; some come again if there are more.
-
-    Parameters
-    ----------
-    num_nodes, scale : how many are there, and how many times as many are wanted
-    """
-    edges = np.floor(np.arange(num_nodes + 1) * scale + 1e-9).astype(np.int64)
-    return np.repeat(np.arange(num_nodes), np.diff(edges))
-
-
-def with_node_rows(problem: Problem, rows: Integers) -> Problem:
-    """The problem on some of its nodes, or on copies, and without a record.
-
-    Parameters
-    ----------
-    problem : cluster and tasks
-    rows : of its cluster
-    """
-    instances = problem.instances and problem.instances._replace(room=problem.instances.room[rows])
-    nowhere = np.full(len(problem.node), -1)
-    return replace(problem, cluster=problem.cluster.take(rows), group=problem.group[rows], instances=instances,
-                   sight=None, node=nowhere, gpu_mask=np.zeros_like(nowhere),
-                   start_s=np.full(len(nowhere), np.nan))
 
 
 def with_models(tables: ClusterTables, other: Mapping[str, str], ledger: Ledger) -> ClusterTables:

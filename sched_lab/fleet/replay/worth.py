@@ -34,9 +34,8 @@ from .compare import (
 )
 from .events import BOOKED
 from .problem import Problem, Schedule, models_without_watts
-from .what_if import node_rows, with_node_rows
 
-__all__ = ['OBJECTIVES', 'with_worth']
+__all__ = ['OBJECTIVES', 'node_rows', 'with_node_rows', 'with_worth']
 
 OBJECTIVES = ("waiting", "energy", "served", "cost")
 NODES, SLEEP, WALLTIMES, CAP = "nodes", "sleep", "walltimes", "cap"
@@ -48,6 +47,32 @@ CAP_SHARE = 0.9  # of the way from the power of idle nodes to the largest hour
 LEAST_SHARE = 0.01  # of the tasks: a lever that leaves more of them unserved is none
 MONTH_S = 30 * 86_400
 WORTH = ["gpu_h_month", "kwh_month", "eur_month", "kwh_apart", "kwh_low", "kwh_high", "worth_gpus"]
+
+
+def node_rows(num_nodes: int, scale: float) -> Integers:
+    """Rows of more or fewer nodes, spread evenly over those that are there; some come again if there are more.
+
+    Parameters
+    ----------
+    num_nodes, scale : how many are there, and how many times as many are wanted
+    """
+    edges = np.floor(np.arange(num_nodes + 1) * scale + 1e-9).astype(np.int64)
+    return np.repeat(np.arange(num_nodes), np.diff(edges))
+
+
+def with_node_rows(problem: Problem, rows: Integers) -> Problem:
+    """The problem on some of its nodes, or on copies, and without a record.
+
+    Parameters
+    ----------
+    problem : cluster and tasks
+    rows : of its cluster
+    """
+    instances = problem.instances and problem.instances._replace(room=problem.instances.room[rows])
+    nowhere = np.full(len(problem.node), -1)
+    return replace(problem, cluster=problem.cluster.take(rows), group=problem.group[rows], instances=instances,
+                   sight=None, node=nowhere, gpu_mask=np.zeros_like(nowhere),
+                   start_s=np.full(len(nowhere), np.nan))
 
 
 def with_lever(problem: Problem, lever: str, choice: str) -> Problem:
