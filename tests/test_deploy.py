@@ -34,6 +34,7 @@ RIGHTS = {
     "create_namespaced_pod_binding": {("pods/binding", "create")},
     "read_namespaced_lease": {("leases", "get")},
     "create_namespaced_lease": {("leases", "create")},
+    "create_namespaced_event": {("events", "create")},
     "replace_namespaced_lease": {("leases", "update")},
 }
 READING = RIGHTS["list_node"] | RIGHTS["list_pod_for_all_namespaces"]
@@ -65,7 +66,7 @@ def pod_of(name, called="sched-lab"):
 def options_of(name):
     command, *options = pod_of(name)["spec"]["containers"][0]["args"]
     assert command == "serve"
-    return dict(option.removeprefix("--").split("=", 1) for option in options)
+    return {name: value for name, _, value in (option.removeprefix("--").partition("=") for option in options)}
 
 
 def scheduler_config(name):

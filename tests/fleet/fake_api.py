@@ -45,10 +45,10 @@ def checked(lease: dict) -> dict:
 class FakeApi:
     """The server.
 
-    `trouble` maps a verb ("list", "watch", "pod", "bind", "lease", "write_lease") to a list of things that go wrong,
-    one a call: a status such as 429; "lost" (it is done, and the answer never comes); "silent" (nothing happens for
-    `silence_s`); an event that is waited for first; "cut" (the answer breaks off in the middle); "410 inside" (a
-    watch says so in a line); "end" (a watch ends after its backlog).
+    `trouble` maps a verb ("list", "watch", "pod", "bind", "lease", "write_lease", "event") to a list of things that
+    go wrong, one a call: a status such as 429; "lost" (it is done, and the answer never comes); "silent" (nothing
+    happens for `silence_s`); an event that is waited for first; "cut" (the answer breaks off in the middle); "410
+    inside" (a watch says so in a line); "end" (a watch ends after its backlog).
     `calls` has the verbs as they came.
     """
 
@@ -56,6 +56,7 @@ class FakeApi:
         self.store = Store()
         self.trouble: dict[str, list] = {}
         self.calls: list[str] = []
+        self.events: list[dict] = []
         self.bookmark_s = bookmark_s
         self.silence_s = silence_s
         self.is_open = True
@@ -195,6 +196,8 @@ def handler_of(api: FakeApi) -> type[BaseHTTPRequestHandler]:
                 return self.answer("create", lambda: api.store.create(found["kind"], body), 201)
             if found := PATHS["lease"].fullmatch(path):
                 return self.answer("write_lease", lambda: api.store.create(found["kind"], checked(body)), 201)
+            if path.endswith("/events"):
+                return self.answer("event", lambda: api.events.append(body) or body, 201)
             if path == "/api/v1/namespaces":
                 return self.reply(201, body)
             return self.refuse(ApiError(404, "no such path"))

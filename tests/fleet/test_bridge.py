@@ -6,8 +6,9 @@ from contextlib import suppress
 
 import pytest
 
-from sched_lab.fleet.live.bridge import ApiError, Bridge, BridgeSettings, Objects, eligibility_of
-from sched_lab.fleet.live.core import LiveSettings, NodeSeen, PodSeen, Share
+from sched_lab.fleet.live.bridge import ApiError, Bridge, BridgeSettings, Objects, eligibility_of, uid_of
+from sched_lab.fleet.live.core import Decision, LiveSettings, NodeSeen, PodSeen, Share
+from sched_lab.fleet.live.events import MOST_WAITING, Events
 from sched_lab.fleet.live.journal import Journal
 from sched_lab.lab.frames import InputError
 from sched_lab.traces import find_reference
@@ -595,3 +596,25 @@ def test_a_claim_is_left_to_the_scheduler_and_the_rest_is_counted():
     claims = {"resourceClaims": [{"name": "gpu", "resourceClaimName": "c0"}]}
     found = eligible([plain()], {"cpu": "2", "nvidia.com/gpu": "1"}, **claims)
     assert found.refused == "" and found.pod.shares == (Share(1, 1000),) and found.pod.cpu_milli == 2000
+
+
+# --- events
+
+
+def test_events_say_what_was_decided_once_and_no_more_than_can_be_written():
+    bridge = bridge_of(openb_node("n0"), openb_node("n1", 1))
+    events = Events(bridge.api)
+    bridge.hears = events.say
+    for body in (openb_pod("half", 500), openb_pod("half", 500), openb_pod("many", count=4),
+                 openb_pod("odd", **{"nvidia.com/nouse-gputype": "A10"})):
+        filtered(bridge, body)
+    said = [events.waiting.get_nowait()[1] for _ in range(events.waiting.qsize())]
+    assert [(one["involvedObject"]["name"], one["reason"], one["type"]) for one in said] == [
+        ("half", "Decided", "Normal"), ("many", "NoNode", "Warning"), ("odd", "Refused", "Warning")]
+    held = bridge.live.holds(uid_of(openb_pod("half", 500)))
+    other = "n0" if held.node == "n1" else "n1"
+    assert said[0]["message"].startswith(f"{held.node} with GPU {held.shares[0].gpu_list} has ")
+    assert f"; next best: {other} with " in said[0]["message"] and "GPUs on 2" in said[1]["message"]
+    for number in range(MOST_WAITING + 5):
+        events.say(openb_pod(f"p{number}"), Decision(0, f"u{number}", "p", "n0"))
+    assert events.waiting.qsize() == MOST_WAITING

@@ -195,7 +195,8 @@ def fill_the_disk(one):
 
 
 def test_a_pod_is_filtered_reserved_and_bound(api):
-    with Serving("--mode", "decide", "--journal", "j.jsonl", "--policy", "fgd") as one:
+    api.trouble["event"] = [500]  # delays no decision
+    with Serving("--mode", "decide", "--journal", "j.jsonl", "--policy", "fgd", "--events") as one:
         start = one.lines[-1]
         assert start["token_file"]
         assert (start["mode"], start["target"], start["policy"]) == ("decide", "embedded", "fgd")
@@ -215,6 +216,8 @@ def test_a_pod_is_filtered_reserved_and_bound(api):
         binding.join()
         other.close()
         assert found == [{"Error": ""}]
+        until(lambda: api.events)
+        assert api.events[0]["involvedObject"]["name"] == "next" and " points; " in api.events[0]["message"]
         body = api.store.get("pods", "new")
         assert body["spec"]["nodeName"] == chosen
         assert re.fullmatch(r"[01]", body["metadata"]["annotations"]["alibabacloud.com/gpu-index"])

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -120,6 +120,15 @@ class Api(Protocol):
         ----------
         namespace, name : of the lease
         body : with the version over which it is written; without one there must be none yet
+        """
+
+    def event(self, namespace: str, body: dict[str, Any]) -> None:
+        """Write an event.
+
+        Parameters
+        ----------
+        namespace : of the event
+        body : it
         """
 
 
@@ -551,6 +560,7 @@ class Bridge:
     objects : reads nodes and pods
     doubts : bindings of unknown outcome, by uid
     sending : uids of pods whose binding is being written
+    hears : is told of each answer of a filter in mode score and decide: the pod, and the decision
     """
 
     def __init__(self, journal: Journal, mode: str = "decide",
@@ -562,6 +572,7 @@ class Bridge:
         self.objects = Objects(self.settings.gpu_index)
         self.doubts: dict[str, Doubt] = {}
         self.sending: set[str] = set()
+        self.hears: Callable[[dict[str, Any], Decision], object] = lambda body, decision: None
         self._node_versions: dict[str, str] = {}
         self._passed_s = 0.0
         self._last_names: tuple[str, ...] = ()
@@ -599,6 +610,8 @@ class Bridge:
                 self._ask(pod, self._same_names(eligible.nodes), at_s, reserves=False)
             return args.answer(args.names)
         if pod is None or eligible.refused:
+            uid = uid_of(args.body)
+            self.hears(args.body, Decision(self.live.version, uid, uid, refused=eligible.refused))
             return args.answer((), unresolvable=dict.fromkeys(args.names, eligible.refused))
         if node := self._settled_node(pod.uid):
             why = f"the pod is bound to {node}, or about to be"
@@ -606,6 +619,7 @@ class Bridge:
                                {name: why for name in args.names if name != node})
         decision = self._ask(pod, self._same_names(eligible.nodes), at_s,
                              reserves=self.mode == "decide")
+        self.hears(args.body, decision)
         if decision.refused:
             return args.answer((), unresolvable=dict.fromkeys(args.names, decision.refused))
         if not decision.node:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 import socket
+import threading
 import uuid
 from functools import partial
 from pathlib import Path
@@ -38,6 +39,7 @@ from ..read.tables import Ledger
 from ..replay.problem import demands_of, draft_of, parts_of, refuse_empty, tasks_of
 from .bridge import GPU_INDEX, MODES, ApiError, Bridge, BridgeSettings
 from .core import LiveCluster, LiveSettings
+from .events import Events
 from .follow import CALL_S, CONNECT_S, KubernetesApi, follow
 from .lease import Lease
 from .journal import FILE_BYTES, KEEP, Journal, refuse_writing
@@ -129,6 +131,9 @@ JournalKeep = Annotated[int, option("How many finished files of a folder are kep
 TargetFile = Annotated[str, option(
     "Tasks or pods whose popular classes are the target workload, of any format of sched-lab read. "
     "[default: embedded, like openb]", "--target", metavar="FILE")]
+HasEvents = Annotated[bool, option(
+    "Write an Event on each pod that is decided or refused, with the next best node, at most 20 a "
+    "second.", "--events")]
 PART = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 ANNOTATION = re.compile(rf"([a-z0-9]([-a-z0-9.]{{0,251}}[a-z0-9])?/)?{PART}")
 
@@ -196,7 +201,7 @@ def serve_command(mode: Mode = "observe", policy: PolicyName = "fgd", host: Host
                   client_ca: ClientCa = None, allow_host: AllowHost = None,
                   insecure: Insecure = False, target: TargetFile = "",
                   gpu_index_annotation: GpuIndex = GPU_INDEX, lapse: Lapse = 30.0,
-                  rest: Rest = None, lease: LeaseName = "", lease_seconds: LeaseSeconds = 15,
+                  rest: Rest = None, events: HasEvents = False, lease: LeaseName = "", lease_seconds: LeaseSeconds = 15,
                   gpu_power: GpuPower = None, hardware: HardwareFile = None,
                   seed: Seed = 0) -> None:
     """Answer a live kube-scheduler as its extender, by any policy.
@@ -220,7 +225,7 @@ def serve_command(mode: Mode = "observe", policy: PolicyName = "fgd", host: Host
                             power_of_files(hardware, gpu_power), lapse, seed)
     leads = lease_of(lease, lease_seconds, rest)
     rest_s = REST_S if rest is None else rest
-    api = server_of(kubeconfig, nodes_in_request and not lease,
+    api = server_of(kubeconfig, nodes_in_request and not lease and not events,
                     LEADER_CONNECT_S if lease else CONNECT_S)
     access = Access(host, port, token_file, tls_cert, tls_key, client_ca, allow_host or (),
                     insecure)
@@ -240,6 +245,10 @@ def serve_command(mode: Mode = "observe", policy: PolicyName = "fgd", host: Host
             "gpu_index": gpu_index_annotation,
             **({"lease": lease, "holder": leads.holder} if leads else {}),
         }, rest_s=rest_s if has_rest else 0.0, lease=leads)
+        if events and isinstance(api, KubernetesApi):
+            written = Events(api)
+            bridge.hears = written.say
+            threading.Thread(target=written.write, args=(extender.health.stopping,), daemon=True).start()
         if isinstance(api, KubernetesApi):
             extender.watch(api, partial(follow, objects=bridge.objects),
                            ("pods",) if nodes_in_request else ("nodes", "pods"))

@@ -391,6 +391,16 @@ class KubernetesApi:
             call = self._coordination.replace_namespaced_lease
         return object_in(answered(call, *names, body, _request_timeout=(self._connect_s, CALL_S)))
 
+    def event(self, namespace: str, body: dict[str, Any]) -> None:
+        """Write an event, as `Api` has it.
+
+        Parameters
+        ----------
+        namespace, body : of the event
+        """
+        object_in(answered(self._core.create_namespaced_event, namespace, body,
+                           _request_timeout=(self._connect_s, CALL_S)))
+
     def _found(self, call: Callable[..., Any], name: str, namespace: str) -> dict[str, Any] | None:
         """The object that a call reads; None if there is none.
 
