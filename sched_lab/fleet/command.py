@@ -221,7 +221,8 @@ Queues = Annotated[str, option(
     "others, a policy goes by its name and theirs, such as fgd+easy.", metavar="NAME,NAME,...")]
 SlurmConfig = Annotated[Path | None, option(
     "slurm.conf, or what scontrol show config prints, with weights of priorities and settings of the plan for "
-    "--backfill slurm. [default: Slurm's defaults, and the priorities of the record]", metavar="FILE")]
+    "--backfill slurm; --policies slurm takes the nodes that slurmctld would. [default: Slurm's defaults, and the "
+    "priorities of the record]", metavar="FILE")]
 Fit = Annotated[bool, option(
     "Take the rule of the queue under which the replay explains the record best, in place of --backfill, and then "
     "the placement among --policies.", "--fit")]
