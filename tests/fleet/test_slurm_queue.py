@@ -10,6 +10,7 @@ from sched_lab.fleet.read.reading import read_files
 from sched_lab.fleet.read.slurm import settings_in
 from sched_lab.fleet.read.tables import ReadOptions
 from sched_lab.fleet.replay.case import case_of, desk_of, hold
+from sched_lab.fleet.replay.compare import Question, chosen_policies
 from sched_lab.fleet.replay.events import replay
 from sched_lab.fleet.replay.problem import problem_of
 from sched_lab.fleet.replay.slurm import (
@@ -140,6 +141,10 @@ class TestByHand:
         assert replay(problem, "slurm", backfill="slurm").node.tolist() == [0, 0]
         with pytest.raises(InputError, match="there is no policy 'slurm'"):
             replay(problem, "slurm")
+        for asked in (Question(("slurm",)), Question(("slurm",), backfill="slurm", queues=("slurm", "easy"))):
+            with pytest.raises(InputError, match="the policy slurm is where slurmctld itself puts a job"):
+                chosen_policies(problem, asked, ())
+        assert chosen_policies(problem, Question(("slurm",), backfill="slurm"), ()) == ("slurm",)
 
     def test_parts_start_together_on_different_nodes(self):
         problem = in_jobs([0, 0, 1], [(0, 10, 1, 1000), (0, 10, 1, 1000), (1, 5, 1, 1000)])

@@ -118,9 +118,9 @@ def chosen_policies(problem: Problem, asked: Question, lacking: Sequence[str]) -
             raise InputError("no task has a known node and start, so there is nothing recorded",
                              value=name, mend="leave the policy recorded out")
         if name == OWN_NODES:
-            if asked.backfill != "slurm":
+            if asked.fit or {asked.backfill, *asked.queues} != {"slurm"}:
                 raise InputError("the policy slurm is where slurmctld itself puts a job, a part of its plan",
-                                 value=name, mend="give --backfill slurm, or choose slurm-lln")
+                                 value=name, mend="give --backfill slurm and no other rule, or choose slurm-lln")
             continue
         if name != RECORDED and policy_of(name).needs_watts and lacking:
             raise InputError(f"the policy {name} weighs watts, and {unknown_watts(lacking)}",
