@@ -40,6 +40,14 @@ def test_a_ratio_of_normal_blocks_is_covered():
     assert 0.94 < covered / 400 <= 0.99
 
 
+def test_a_difference_of_next_to_nothing_is_not_sure_to_be_enormous():
+    """The mean of a hundred normal blocks is nearly 0: the interval is as wide as its error."""
+    sums = np.stack([np.random.default_rng(3).normal(0, 1, 100), np.ones(100)], axis=1)
+    sums[:, 0] += 1e-6 - sums[:, 0].mean()
+    low, high, _ = ratio_interval(sums)
+    assert -0.5 < low < 0 < high < 0.5
+
+
 def estimate(lengths_s, apart_s):
     """Estimate for a task each hour: how long it waits under one policy, and how much longer under another."""
     submit_s = 3600.0 * np.arange(len(lengths_s))

@@ -84,7 +84,8 @@ def ratio_interval(sums: Floats) -> tuple[float, float, float]:
 
     The union of a symmetric interval and of one that is symmetric in the logarithm, with a quantile
     of Student's t for a third as many degrees of freedom as blocks carry the variance: sums over
-    busy periods are skewed, and their variance is known less well than that of normal ones.
+    busy periods are skewed, and their variance is known less well than that of normal ones. The
+    second reaches as far as a factor e: beyond that the sign is open, and it has no logarithm.
 
     Parameters
     ----------
@@ -99,7 +100,7 @@ def ratio_interval(sums: Floats) -> tuple[float, float, float]:
     reach = quantile_of_t(max(1.0, carrying / 3)) * error
     ends = [ratio - reach, ratio + reach]
     if ratio:
-        factor = np.exp(min(reach / abs(ratio), 50.0))
+        factor = np.exp(min(reach / abs(ratio), 1.0))
         ends += [ratio / factor, ratio * factor]
     return float(min(ends)), float(max(ends)), float(carrying)
 
