@@ -6,17 +6,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sched_lab.cluster import empty_state
+from sched_lab.cluster import Cluster, empty_state
 from sched_lab.fleet.replay import compare as comparing
 from sched_lab.fleet.replay import report
 from sched_lab.fleet.replay.compare import Question, compare
-from sched_lab.fleet.replay.events import replay
+from sched_lab.fleet.replay.events import COMPARED, replay
 from sched_lab.fleet.replay.fidelity import FIDELITY, record_of, room_while_waiting
 from sched_lab.fleet.replay.problem import Problem, Schedule
 from sched_lab.fleet.replay.report import Reading, fidelity_sentence, is_believed, page_of, title_of
 from sched_lab.traces import admits
 from tests.command_line import assert_refused, call
-from tests.fleet.problems import random_problem, texts, timed
+from tests.fleet.problems import problem_like, random_problem, tasks_like, texts, timed
 
 pytestmark = pytest.mark.usefixtures("python_itself")
 
@@ -62,6 +62,22 @@ def test_the_rule_that_made_a_record_is_found():
     assert fidelity_sentence(found).startswith(words)
     named = compare(record, Question(("fgd",), backfill="easy"))
     assert named.fidelity["misfit"].iloc[0] == 0
+
+
+def test_the_placement_that_made_a_record_is_found_and_its_queue_is_still_a_lever():
+    """Two jobs of one GPU, which kube-scheduler spreads over both nodes of two, keep one of two GPUs waiting."""
+    cluster = Cluster(texts("ab"), np.full(2, 64_000), np.full(2, 65_536), np.full(2, 2), texts(["T4"] * 2),
+                      texts(["", ""]))
+    rows = [(36_000 * k + at, run_s, gpus) for k in range(12)
+            for at, run_s, gpus in ((0, 9000, 1), (30, 9000, 1), (60, 600, 2), (90, 600, 1))]
+    submit_s, run_s, gpus = zip(*rows, strict=True)
+    problem = problem_like(cluster, tasks_like(gpus), submit_s, run_s)
+    made = replay(problem, "kubernetes")
+    record = replace(problem, start_s=made.start_s, node=made.node, gpu_mask=made.gpu_mask)
+    found = compare(record, Question(("fgd", "kubernetes"), fit=True))
+    assert found.fidelity.iloc[0][["policy", "backfill", "misfit"]].tolist() == ["kubernetes", "none", 0.0]
+    assert found.levers["choice"].tolist() == ["kubernetes", "fgd", *COMPARED[1:]]
+    assert found.levers.set_index("choice").loc["first-fit", "difference"] < 0
 
 
 @pytest.mark.parametrize(("most", "is_tried"), [(10**9, True), (0, False)])

@@ -217,13 +217,15 @@ def schedules_of(problem: Problem, asked: Question, names: Sequence[str], folder
     others = [name for name in names if name != RECORDED]
     rules: list[tuple[str, str]] = []
     if others and (asked.fit or not asked.policies and asked.at_s is None):
-        may_book = asked.cap_w is None and len(problem.tasks) <= MOST_BOOKING
+        is_priced = bool(policy_of(others[0]).dials)
+        may_book = asked.cap_w is None and len(problem.tasks) <= MOST_BOOKING and not is_priced
         known = COMPARED if problem.walltime_s is None or not asked.fit else (*COMPARED, "slurm")
         rules = [(others[0], rule) for rule in asked.queues or known if asked.queues or may_book or rule not in BOOKED]
     if asked.fit:
         is_pinned = np.zeros(len(problem.tasks), bool)
         replay_all(rules)
-        if asked.cap_w is None and not may_book and queued(problem, schedules[others[0], "first-fit"]) <= MOST_QUEUED:
+        if asked.cap_w is None and not (may_book or is_priced) and queued(
+                problem, schedules[others[0], "first-fit"]) <= MOST_QUEUED:
             rules = [(others[0], rule) for rule in known]
             replay_all(rules)
         found, _ = fidelity_over(problem, schedules, is_pinned, asked.at_s)
@@ -237,6 +239,8 @@ def schedules_of(problem: Problem, asked: Question, names: Sequence[str], folder
         found, _ = fidelity_over(problem, {cell: schedules[cell] for cell in chosen}, is_pinned, asked.at_s)
         misfit = found[found["by"] == "all"].set_index("policy")["misfit"]
         chosen.sort(key=lambda cell: float(misfit.get(cell[0], np.inf)))
+        best = chosen[0][0]
+        replay_all([(best, rule) for _, rule in rules if rule not in BOOKED or not policy_of(best).dials])
     ordered = {cell: schedules[cell] for cell in [*chosen, *(cell for cell in schedules if cell not in chosen)]}
     return {(name, asked.backfill): recorded(problem) for name in names if name == RECORDED} | ordered, asked
 
