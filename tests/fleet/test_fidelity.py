@@ -178,3 +178,12 @@ def test_the_command_says_what_to_type(tmp_path, monkeypatch, capsys):
     assert_refused(call("replay", "mine", "--fit", "--backfill", "easy", "--out", "x"), capsys, "give one of them")
     Path("more.toml").write_text("load = 2\n")
     assert_refused(call("replay", "mine", "--fit", "--what-if", "more.toml", "--out", "x"), capsys, "recorded start")
+
+
+def test_a_wait_that_is_short_beside_the_runs_is_let_pass():
+    """Forty jobs that run for a day each start two minutes after they come, for reasons that no replay has."""
+    rows = [(3 * 86_400 * k, 86_400, 1, 1000) for k in range(40)]
+    record = replace(timed(rows), start_s=np.array([row[0] + 120.0 for row in rows]))
+    assert compare(record).fidelity["misfit"].iloc[0] == pytest.approx(120 / 864, abs=0.01)
+    short = replace(record, duration_s=np.full(len(rows), 600.0))
+    assert compare(short).fidelity["misfit"].iloc[0] >= 2

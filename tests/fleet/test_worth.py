@@ -107,6 +107,7 @@ def test_what_sleep_and_a_cap_bring_is_what_their_options_say():
     asleep = compare(problem, Question(("fgd",), asleep_after_s=900.0)).summary.iloc[0]
     sleep = found.loc["sleep"]
     assert sleep["kwh_month"] == pytest.approx(asleep["energy_asleep_kwh"] * month_share)
+    assert sleep["worth_gpus"] == 0 == found.loc["placement", "worth_gpus"].iloc[0]  # though a node fewer would do, too
     assert sleep["kwh_apart"] == pytest.approx((asleep["energy_asleep_kwh"] - asleep["energy_kwh"]) * month_share)
     assert sleep["eur_month"] / sleep["kwh_month"] == pytest.approx(asleep["cost"] / asleep["energy_kwh"])
     capped = compare(problem, Question(("fgd",), cap_w=float(found.loc["cap", "choice"]))).summary.iloc[0]

@@ -263,7 +263,7 @@ def fidelity_over(problem: Problem, schedules: Schedules, is_pinned: Truths,
     recorded_gpus = gpus_over(problem, record, edges_s)
     found = fidelity_of((waits_of(problem, record, is_pinned).wait_s, recorded_gpus), {
         cell: (waits_of(problem, one, is_pinned).wait_s, gpus[cell]) for cell, one in replays.items()},
-        np.diff(edges_s), groups_of_tasks(problem))
+        np.diff(edges_s), groups_of_tasks(problem), problem.duration_s)
     return found, pd.DataFrame({"start_s": edges_s[:-1], "end_s": edges_s[1:], "recorded": recorded_gpus,
                                 "replayed": next(iter(gpus.values()))})
 

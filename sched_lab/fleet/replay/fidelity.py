@@ -21,6 +21,7 @@ __all__ = ['record_of', 'gpus_over', 'fidelity_of', 'room_while_waiting']
 
 MOST_WAIT_APART = 0.25  # of the mean wait of the record
 UNMODELLED_S = 60.0  # passes of a scheduler, pulls of images, boots: of a mean wait
+MOST_RUN_APART = 0.01  # of the mean run time: so short a wait changes no turnaround
 MOST_USE_APART = 0.1  # of the mean of the GPUs in use
 NEAR_S = (60, 600, 3600)
 FIDELITY = ["policy", "backfill", "by", "value", "tasks",
@@ -57,11 +58,12 @@ def gpus_over(problem: Problem, schedule: Schedule, edges_s: Floats) -> Floats:
 
 
 def fidelity_of(recorded: tuple[Floats, Floats], replays: Mapping[tuple[str, str], tuple[Floats, Floats]],
-                width_s: Floats, groups: Mapping[str, Texts]) -> pd.DataFrame:
+                width_s: Floats, groups: Mapping[str, Texts], run_s: Floats) -> pd.DataFrame:
     """Waits, starts and GPUs in use of each replay beside the record, a row for each group of tasks.
 
     `misfit` is the larger of two distances, each as a share of what is let pass: of the mean waits, a quarter
-    of the record's or a minute, and of the GPUs in use, in the mean of the hours, a tenth of the record's. A
+    of the record's, a minute, or a hundredth of the mean run time, whichever is most, and of the GPUs in use,
+    in the mean of the hours, a tenth of the record's. A
     replay explains the record up to 1. A second run of Slurm itself moves a mean wait by a fifth, and a lever
     is worth a change where it takes off a quarter: a model that is off by more cannot tell. GPUs in use are off
     by a few per cent where the same jobs start an hour apart.
@@ -72,6 +74,7 @@ def fidelity_of(recorded: tuple[Floats, Floats], replays: Mapping[tuple[str, str
     replays : the same of each policy and rule of the queue
     width_s : (bins,) length of each
     groups : name of each task's group, by kind of group, (tasks,)
+    run_s : (tasks,) how long each runs; infinite for who has no end
     """
     rows: list[dict[str, Any]] = []
     then_s, then_gpus = recorded
@@ -90,7 +93,10 @@ def fidelity_of(recorded: tuple[Floats, Floats], replays: Mapping[tuple[str, str
             row |= {f"within_{near_s}_s_share": (apart_s <= near_s).mean() for near_s in NEAR_S}
             if by == "all":
                 use_apart = float((np.abs(gpus - then_gpus) * width_s).sum()) / in_all if in_all else 0.0
-                limit_s = max(MOST_WAIT_APART * row["recorded_mean_wait_s"], UNMODELLED_S)
+                ends = np.isfinite(run_s[tasks])
+                mean_run_s = run_s[tasks][ends].mean() if ends.any() else 0.0
+                limit_s = max(MOST_WAIT_APART * row["recorded_mean_wait_s"], UNMODELLED_S,
+                              MOST_RUN_APART * mean_run_s)
                 wait_apart_s = abs(row["mean_wait_s"] - row["recorded_mean_wait_s"])
                 row |= {"gpus_apart_share": use_apart,
                         "misfit": max(wait_apart_s / limit_s, use_apart / MOST_USE_APART)}

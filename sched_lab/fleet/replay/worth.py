@@ -231,7 +231,7 @@ def worth_of(levers: Levers, frame: pd.DataFrame, base_curve: pd.DataFrame,
     tariff = tariff_of(asked.price, asked.carbon, problem.zero, span)
     base_waits = levers.waits(next(iter(levers.schedules.values())))
     gpus, waits_s = levers.gpus_and_waits()
-    own = int(problem.cluster.num_gpus.sum())
+    own, own_wait_s = int(problem.cluster.num_gpus.sum()), frame["mean_wait_s"].iloc[0]
     falling_s = np.minimum.accumulate(waits_s)
     month = MONTH_S / (span[1] - span[0])
     rows = []
@@ -256,7 +256,9 @@ def worth_of(levers: Levers, frame: pd.DataFrame, base_curve: pd.DataFrame,
             row |= {"kwh_month": kwh_of(curve, column).sum() * month, "eur_month": curve["cost"].sum() * month,
                     "kwh_apart": apart.difference * month, "kwh_low": apart.low * month,
                     "kwh_high": apart.high * month}
-        if len(gpus) and falling_s[-1] <= wait_s <= falling_s[0]:
+        if wait_s == own_wait_s:  # fewer GPUs may do, too
+            row["worth_gpus"] = 0.0
+        elif len(gpus) and falling_s[-1] <= wait_s <= falling_s[0]:
             at = np.flatnonzero(falling_s <= wait_s)[0]
             row["worth_gpus"] = float(gpus[at]) - own
             if at and falling_s[at - 1] > falling_s[at]:
