@@ -640,9 +640,8 @@ def main(arguments=None) -> int:
                 break
             until(lambda number=number: service.num_bound + 20 > number)
             trial.turn_over(number, chosen.nodes)
-            if strikes and number >= every * (chosen.kills + chosen.stops + chosen.restarts + 1 - len(strikes)):
-                if striking.is_alive():
-                    striking.join()
+            is_time = number >= every * (chosen.kills + chosen.stops + chosen.restarts + 1 - len(strikes))
+            if strikes and is_time and not striking.is_alive():
                 striking = threading.Thread(target=trial.strike, args=(strikes.pop(), restart))
                 striking.start()
         until(lambda: all(place_of(body)[0] for body in trial.pods()), "not all pods have a node")
