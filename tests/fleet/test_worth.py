@@ -134,6 +134,8 @@ def test_a_node_fewer_that_serves_no_wide_job_is_no_lever():
     found = answered(problem, asked).levers
     fewer = found[found["choice"] == "-1"].iloc[0]
     assert fewer["tasks"] < len(problem.tasks) and fewer["mean_wait_s"] < found["mean_wait_s"].iloc[0]
+    shown = levers_table(found, "waiting")
+    assert shown["lever"].iloc[-1] == "1 node fewer" and shown["mean wait"].iloc[-1] == "6 tasks fewer start"
     best = best_lever(found)
     assert best["lever"] == "queue" and best["worth_gpus"] > 0 and np.isnan(fewer["worth_gpus"])
 

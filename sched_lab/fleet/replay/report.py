@@ -14,6 +14,7 @@ import pandas as pd
 from ... import __version__
 from ..._extras import need
 from ...lab import plots
+from ...lab.arrays import Truths
 from ...lab.commands import as_called
 from ...lab.frames import Later, MissingPackage
 from ...lab.pages import Page, Part, Picture, Section, Table, page_html
@@ -391,6 +392,12 @@ AMOUNTS = {"waiting": "mean_wait_s", "energy": "kwh_month", "served": "gpu_h_mon
 MORE_WAIT, MORE_WAIT_S = 0.1, 600.0  # of the mean wait, or seconds: what saves energy may cost so much
 
 
+def leaves_unserved(levers: pd.DataFrame) -> Truths:
+    """Whether clearly fewer tasks start under a lever than under what was replayed first: who never starts does not wait."""
+    tasks = levers["tasks"].to_numpy(float)
+    return np.asarray(tasks < (1 - LEAST_SHARE) * tasks[0], bool)
+
+
 def best_lever(levers: pd.DataFrame, objective: str = "waiting") -> pd.Series | None:
     """Lever that does most for an objective, by what tells; None if none does.
 
@@ -403,9 +410,7 @@ def best_lever(levers: pd.DataFrame, objective: str = "waiting") -> pd.Series | 
         return None
     base = levers.iloc[0]
     clear = []
-    for _, row in levers.iterrows():
-        if row["tasks"] < (1 - LEAST_SHARE) * base["tasks"]:  # who is never served does not wait
-            continue
+    for _, row in levers[~leaves_unserved(levers)].iterrows():
         if objective in ("energy", "cost") and (
                 row["difference"] > max(MORE_WAIT * base["mean_wait_s"], MORE_WAIT_S)
                 or row["gpu_h_month"] < (1 - LEAST_SHARE) * base["gpu_h_month"]):
@@ -591,16 +596,21 @@ def saving_sentence(levers: pd.DataFrame, objective: str, rule: str) -> str:
 def levers_table(levers: pd.DataFrame, objective: str) -> pd.DataFrame:
     """Levers side by side, the largest first, with what each brings a month and its worth in GPUs.
 
+    Last are those under which clearly fewer tasks start.
+
     Parameters
     ----------
     levers, objective : as `best_lever`
     """
     base = levers.iloc[0]
-    order = np.argsort([change_in(row, base, objective).value for _, row in levers.iterrows()], kind="stable")
+    changes = np.array([change_in(row, base, objective).value for _, row in levers.iterrows()])
+    order = np.lexsort((changes, leaves_unserved(levers)))
     rows = levers.iloc[order]
     names = [f"as replayed, {row['choice']}" if place == 0 else said_of(row)
              for place, (_, row) in zip(order, rows.iterrows(), strict=True)]
     waits = ["" if np.isnan(wait_s) else duration(wait_s) for wait_s in rows["mean_wait_s"]]
+    waits = [f"{base['tasks'] - tasks:,.0f} tasks fewer start" if is_less else wait for wait, tasks, is_less in
+             zip(waits, rows["tasks"], leaves_unserved(levers)[order], strict=True)]
     columns = {"worth in GPUs": "worth_gpus", "GPU hours a month": "gpu_h_month", "kWh a month": "kwh_month",
                "EUR a month": "eur_month"}
     return pd.DataFrame({"lever": names, "mean wait": waits} | {
@@ -765,7 +775,7 @@ def for_a_phone(chart: alt.LayerChart | alt.Chart, height: Any) -> Any:
 def lever_chart(reading: Reading) -> alt.LayerChart:
     """Mean wait by lever, the largest lever first, with the interval of the difference or words."""
     levers = reading.comparison.levers
-    levers = levers[levers["mean_wait_s"].notna()]
+    levers = levers[levers["mean_wait_s"].notna() & ~leaves_unserved(levers)]
     base_s = float(levers["mean_wait_s"].iloc[0])
     unit = unit_of(max(base_s, float(levers["mean_wait_s"].max())))
     rows = []
