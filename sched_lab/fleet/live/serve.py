@@ -272,7 +272,7 @@ class Extender(Service):
             await asyncio.sleep(TICK_S)
 
     async def _lead(self) -> None:
-        """Take part in the election of a leader, in the thread of nobody else."""
+        """Take part in the election of a leader, in threads that no bind can keep busy."""
         assert self.lease is not None
         while True:
             self.is_warm = self.is_warm or self.health.waits_for <= {LEASE}

@@ -167,20 +167,17 @@ def queued(problem: Problem, schedule: Schedule) -> float:
     return len(problem.tasks) * float(np.nansum(schedule.start_s - problem.submit_s)) / span_s
 
 
-def label_of(policy: str, rule: str, backfill: str) -> str:
-    """Name of a policy in tables and folders: under another rule of the queue than `backfill`, with its name."""
-    return policy if rule == backfill or policy == RECORDED else f"{policy}+{rule}"
-
-
 def labels_of(names: Sequence[str], asked: Question) -> dict[str, tuple[str, str]]:
     """Policy and rule of the queue of each outcome, by its name: policies first, then the same under other rules.
+
+    The name is that of the policy, and under another rule than `backfill` also that of the rule: `fgd+easy`.
 
     Parameters
     ----------
     names, asked : the policies, and the question with its rules
     """
     rules = dict.fromkeys((asked.backfill, *asked.queues))
-    return {label_of(name, rule, asked.backfill): (name, rule) for rule in rules for name in names
+    return {name if rule == asked.backfill else f"{name}+{rule}": (name, rule) for rule in rules for name in names
             if rule == asked.backfill or name != RECORDED}
 
 

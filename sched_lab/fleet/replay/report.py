@@ -21,6 +21,7 @@ from ...lab.pages import Page, Part, Picture, Section, Table, page_html
 from ...meter import coarser
 from .intervals import FEW, LONG, ONE, SHORT
 from .problem import Problem, Schedule, of_jobs
+from .worth import MOST_UNSERVED
 
 if TYPE_CHECKING:
     import altair as alt
@@ -395,7 +396,7 @@ MORE_WAIT, MORE_WAIT_S = 0.1, 600.0  # of the mean wait, or seconds: what saves 
 def leaves_unserved(levers: pd.DataFrame) -> Truths:
     """Whether clearly fewer tasks start under a lever than under what was replayed first: who never starts does not wait."""
     tasks = levers["tasks"].to_numpy(float)
-    return np.asarray(tasks < (1 - LEAST_SHARE) * tasks[0], bool)
+    return np.asarray(tasks < (1 - MOST_UNSERVED) * tasks[0], bool)
 
 
 def best_lever(levers: pd.DataFrame, objective: str = "waiting") -> pd.Series | None:

@@ -44,7 +44,7 @@ MOST_SCALE = 8  # times as many nodes, up to which as little waiting is looked f
 BISECTIONS = 3
 SLEEP_AFTER_S = 900.0
 CAP_SHARE = 0.9  # of the way from the power of idle nodes to the largest hour
-LEAST_SHARE = 0.01  # of the tasks: a lever that leaves more of them unserved is none
+MOST_UNSERVED = 0.01  # of the tasks: a lever that leaves more of them unserved is none
 MONTH_S = 30 * 86_400
 WORTH = ["gpu_h_month", "kwh_month", "eur_month", "kwh_apart", "kwh_low", "kwh_high", "worth_gpus"]
 
@@ -116,7 +116,7 @@ class Levers:
         self.moved: dict[tuple[str, str], Schedule] = {}
         self.enough = 0.0  # jobs that start, for a mean wait to count
         for first in list(self.schedules.values())[:1]:
-            self.enough = (1 - LEAST_SHARE) * np.isfinite(self.waits(first).wait_s).sum()
+            self.enough = (1 - MOST_UNSERVED) * np.isfinite(self.waits(first).wait_s).sum()
 
     def replay(self, cells: Iterable[tuple[str, str]]) -> None:
         """Replay what has not been replayed yet, by lever and choice."""
