@@ -70,6 +70,10 @@ def hami(register=REGISTER, **amounts):
     return node(annotations={"hami.io/node-nvidia-register": register}, **amounts)
 
 
+def two_containers(name, *each):
+    return pod(name, containers=[{"resources": {"limits": amounts}} for amounts in each])
+
+
 def of_group(name, **annotations):
     return pod(name, annotations={key.replace("_", "-"): text for key, text in annotations.items()},
                labels={"runai-gpu-group": "group-1", "kai.scheduler/queue": "team-a"})
@@ -97,6 +101,28 @@ DIALECTS = {  # objects -> model, GPUs and their memory of the node; GPUs, share
         ["NVIDIA-A100-SXM4-40GB", 2, 40960], [(2, 142, "1g.5gb", ""), (1, 142, "1g.5gb", "")], "instances of 1g.5gb"),
     "HAMi": ([hami(**{"nvidia.com__gpu": "20"}), *BY_HAMI], ["Tesla V100", 2, 32768], HELD_BY_HAMI, ""),
     "HAMi in JSON": ([hami(JSON_REGISTER), *BY_HAMI], ["Tesla V100", 2, 32768], HELD_BY_HAMI, ""),
+    "HAMi, by container": (  # together on one GPU if there is room; else rows of their own
+        [hami(), two_containers("fits", {GPU: "1", "nvidia.com/gpumem": "8192"}, {GPU: "1", "nvidia.com/gpucores": "40",
+                                                                                  "nvidia.com/gpumem": "4096"}),
+         two_containers("whole", {GPU: "2"}, {GPU: "1", "nvidia.com/gpumem-percentage": "100"}),
+         two_containers("apart", {GPU: "1"}, {GPU: "1", "nvidia.com/gpumem": "4096"})],
+        ["Tesla V100", 2, 32768], [(1, 650, "", ""), (3, 1000, "", ""), (1, 1000, "", ""), (1, 125, "", "")],
+        "shares of several sizes"),
+    "HAMi, what does not hold": (  # its plugin could not; what a pod without a node was given; less than 1 of 10 slots
+        [hami(), pod("failed", annotations={"hami.io/vgpu-devices-allocated": "GPU-a,NVIDIA,16384,10:;",
+                                            "hami.io/bind-phase": "failed"}),
+         pod("waits", {GPU: "1", "nvidia.com/gpumem": "8192"},
+             {"hami.io/vgpu-devices-to-allocate": "GPU-a,NVIDIA,32768,100:;"}, **WAITS),
+         pod("little", {GPU: "1", "nvidia.com/gpumem": "16"})],
+        ["Tesla V100", 2, 32768], [(0, 0, "", ""), (1, 250, "", ""), (1, 100, "", "")], ""),
+    "HAMi, by number": (
+        [hami("GPU-b,10,32768,100,T4,0,true,1,hami-core:GPU-a,10,16384,100,T4,0,true,0,hami-core:"),
+         pod("given", annotations={"hami.io/vgpu-devices-allocated": "GPU-a,NVIDIA,8192,0:;"})],
+        ["T4", 2, 16384], [(1, 500, "", "0")], ""),
+    "HAMi, closed": (
+        [node(annotations={"hami.io/node-nvidia-register": REGISTER.replace("0,true:", "0,true,1,mig:", 1),
+                           "hami.io/device-cordon": "GPU-b"}, **{"nvidia.com__gpu": "20"})], ["", 0, None], [],
+        "not for shares"),
     "not healthy": ([hami(REGISTER.replace("0,true:", "0,false:", 1))], ["Tesla V100", 1, 32768], [], "not healthy"),
     "two models": ([hami(REGISTER.replace("Tesla V100", "A100", 1))], ["A100+Tesla V100", 2, 32768], [],
                    "several models"),

@@ -244,8 +244,8 @@ GPU_WORDS = re.compile(r"gpu|cuda|/mig-", re.I)
 MODEL_RULES = ("nvidia.com/nouse-gputype", "nvidia.com/use-gpuuuid", "nvidia.com/nouse-gpuuuid")
 SHARES = ("gpu-fraction", "gpu-memory", OPENB, "alibabacloud.com/gpu-count")  # in annotations
 MAKERS = {"alibabacloud.com": "openb", "volcano.sh": "Volcano", "nvidia.com": "NVIDIA"}
-BY_MEMORY = (*(names[1] for names in VIRTUAL), "gpu-memory")
-BY_PERCENT = tuple(name for names in VIRTUAL for name in names[2:] if name)
+BY_MEMORY = (*(dialect.asks[1] for dialect in VIRTUAL), "gpu-memory")
+BY_PERCENT = tuple(name for dialect in VIRTUAL for name in dialect.asks[2:4] if name)
 PLAIN = (GPU, SHARED)
 
 
@@ -310,7 +310,7 @@ def refusal_of_parts(amounts: Mapping[str, Any], gpus: Sequence[NodeGpus]) -> st
 def parted(amounts: Mapping[str, Any], gpus: Mapping[str, NodeGpus]) -> dict[str, str]:
     """Nodes that show parts of GPUs as GPUs, if a pod asks for GPUs and others show whole ones."""
     is_plain = any(amounts.get(name) for name in PLAIN)
-    if not is_plain or any(amounts.get(name) for names in VIRTUAL for name in names[1:]):
+    if not is_plain or any(amounts.get(name) for dialect in VIRTUAL for name in dialect.asks[1:4]):
         return {}
     parts = {name: "nvidia.com/gpu is a part of a GPU here" for name, one in gpus.items()
              if one.num_gpus and (one.replicas > 1 or one.profile)}

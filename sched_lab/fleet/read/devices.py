@@ -14,15 +14,59 @@ from .tables import BY_DRIVER, milli_of_profile, profile_named
 GPU, SHARED = "nvidia.com/gpu", "nvidia.com/gpu.shared"
 OTHER_GPUS = ("amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe")
 MIG = "nvidia.com/mig-"
-VIRTUAL = (  # number, memory in MiB, percent of the cores, percent of the memory
-    (GPU, "nvidia.com/gpumem", "nvidia.com/gpucores", "nvidia.com/gpumem-percentage"),
-    ("volcano.sh/vgpu-number", "volcano.sh/vgpu-memory", "volcano.sh/vgpu-cores",
-     "volcano.sh/vgpu-memory-percentage"),
-    ("volcano.sh/gpu-number", "volcano.sh/gpu-memory", "", ""))
-OF_HAMI = (*VIRTUAL[0][1:], "nvidia.com/priority")
+
+
+class Dialect(NamedTuple):
+    """How the programs of one maker tell each other of shares of GPUs, in objects of Kubernetes.
+
+    Parameters
+    ----------
+    name : of the dialect, as in `serve --dialect`
+    asks : resources of a container: how many GPUs; of each, MiB, percent of the cores, percent of the memory; what else
+    registers : annotations of a node with its devices
+    entry : what stands in the entry of a device there, if it is text; in JSON it has these names
+    cordoned : annotation of a node with the devices that get nothing new
+    given : annotations of a pod with the devices of each container, by name; the first that is there counts
+    numbers : annotation of a pod with its GPUs, by number
+    phase : annotation of a pod in which the plugin on its node says what came of `given`
+    lock : annotation of a node, there while a pod waits for its devices
+    """
+
+    name: str
+    asks: tuple[str, ...]
+    registers: tuple[str, ...] = ()
+    entry: tuple[str, ...] = ()
+    cordoned: str = ""
+    given: tuple[str, ...] = ()
+    numbers: str = ""
+    phase: str = ""
+    lock: str = ""
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """Resources that nobody asks for in another dialect."""
+        return tuple(name for name in self.asks if name and name != GPU)
+
+
+FAILED, ALLOCATING = "failed", "allocating"  # values of `phase`
+DIALECTS = {dialect.name: dialect for dialect in (
+    Dialect("openb", ("alibabacloud.com/gpu-count", "", "", ""), numbers="alibabacloud.com/gpu-index"),
+    Dialect("hami", (GPU, "nvidia.com/gpumem", "nvidia.com/gpucores", "nvidia.com/gpumem-percentage",
+                     "nvidia.com/priority"),
+            ("hami.io/node-nvidia-register", "hami.io/node-register-nvidia"),
+            ("id", "count", "devmem", "devcore", "type", "numa", "health", "index", "mode"), "hami.io/device-cordon",
+            ("hami.io/vgpu-devices-allocated", "hami.io/vgpu-devices-to-allocate", "4pd.io/vgpu-ids-new"),
+            phase="hami.io/bind-phase", lock="hami.io/mutex.lock"),
+    Dialect("volcano", ("volcano.sh/vgpu-number", "volcano.sh/vgpu-memory", "volcano.sh/vgpu-cores",
+                        "volcano.sh/vgpu-memory-percentage"),
+            ("volcano.sh/node-vgpu-register",), ("id", "count", "devmem", "type", "health", "mode"),
+            given=("volcano.sh/vgpu-ids-new", "volcano.sh/devices-to-allocate")),
+    Dialect("volcano-gpu", ("volcano.sh/gpu-number", "volcano.sh/gpu-memory", "", "")))}
+HAMI = DIALECTS["hami"]
+VIRTUAL = tuple(dialect for dialect in DIALECTS.values() if dialect.asks[1])  # whose GPUs are shared by MiB
 OPENB = "alibabacloud.com/gpu-milli"
-UNDERSTOOD = {GPU, SHARED, *OTHER_GPUS, *OF_HAMI, OPENB, "alibabacloud.com/gpu-count",
-              *(name for names in VIRTUAL for name in names if name)}
+UNDERSTOOD = {GPU, SHARED, *OTHER_GPUS, OPENB,
+              *(name for dialect in DIALECTS.values() for name in dialect.asks if name)}
 SOUNDS_LIKE_GPU = re.compile(r"gpu|cuda|/mig-|^nvidia\.com/|^amd\.com/", re.I)
 IS_NETWORK = re.compile(r"rdma|nic|hostdev|sriov|roce|\bib\b|/vf", re.I)
 MIG_SUFFIX = re.compile(r"-MIG-(\d+g\.\d+gb[\w.+]*)$", re.I)

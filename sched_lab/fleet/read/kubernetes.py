@@ -16,14 +16,15 @@ import pandas as pd
 
 from ...lab.frames import InputError
 from .devices import (
+    FAILED,
     GPU,
     MIG,
-    OF_HAMI,
     OPENB,
     OTHER_GPUS,
     SHARED,
     UNDERSTOOD,
     VIRTUAL,
+    Dialect,
     ResourceKind,
     amounts_shown,
     driver_device,
@@ -159,7 +160,7 @@ class NodeGpus(NamedTuple):
     num_gpus, memory_mib : how many, and the memory of each; None if unknown
     replicas : how many pods share a GPU by time slicing, if they share all of them
     profile : of the instances, if each of them is shown as a GPU
-    uuids : names of the GPUs, by number
+    uuids, registered : names of the GPUs, by number; what HAMi or Volcano say of each
     uncut : GPUs that are neither cut into instances nor shared in time beside others that are not
     kinds : what its resources are, of NVIDIA's device plugin
     devices : how many it has of each kind, by the word that pods have for it
@@ -171,6 +172,7 @@ class NodeGpus(NamedTuple):
     replicas: int = 1
     profile: str = ""
     uuids: tuple[str, ...] = ()
+    registered: tuple[Device, ...] = ()
     uncut: int = 0
     kinds: tuple[ResourceKind, ...] = ()
     devices: Mapping[str, int] = {}
@@ -222,52 +224,64 @@ def gpus_by_plugin(item: Item, dump: Dump) -> NodeGpus:
 
 
 class Device(NamedTuple):
-    """A GPU, or a part of one, that a program has registered."""
+    """A GPU, or a part of one, that a program has registered.
+
+    Parameters
+    ----------
+    name, model, memory_mib : of it
+    profile, parent : of an instance of MIG
+    is_open : whether something new may be put there
+    number : on its node, as its program counts
+    slots : how many containers may share it; 0 if that is not known
+    """
 
     name: str
     model: str = ""
     memory_mib: int | None = None
     profile: str = ""
     parent: str = ""
-    is_healthy: bool = True
-
-# where the entry of a GPU has memory, model and health
-REGISTERS = {
-    "hami.io/node-nvidia-register": (2, 4, 6), "hami.io/node-register-nvidia": (2, 4, 6),
-    "volcano.sh/node-vgpu-register": (2, 3, 4)}
+    is_open: bool = True
+    number: int = 0
+    slots: int = 0
 
 
-def registered(written: str, places: tuple[int, int, int]) -> list[Device]:
-    """Devices of a register."""
+def registered(written: str, cordoned: str, dialect: Dialect) -> list[Device]:
+    """Devices of a register, in the order of their numbers."""
     try:
         entries = objects_at({"it": json.loads(written)}, "it")
     except (ValueError, RecursionError):
         entries = []
-    if entries:
-        return [Device(text_at(entry, "id"), text_at(entry, "type"), whole(entry.get("devmem")),
-                       is_healthy=entry.get("health") is True) for entry in entries]
-    memory, model, health = places
-    cells = [entry.strip().split(",") for entry in written.split(":") if entry.strip()]
-    return [Device(cell[0], cell[model], whole(cell[memory]), is_healthy=cell[health] == "true")
-            for cell in cells if len(cell) > max(places)]
+    if not entries:
+        cells = [entry.strip().split(",") for entry in written.split(":") if entry.strip()]
+        entries = [dict(zip(dialect.entry, cell, strict=False)) for cell in cells]
+        entries = [entry for entry in entries if "health" in entry]
+    devices = []
+    for entry in entries:
+        is_whole = text_at(entry, "mode") != "mig" and (whole(entry.get("devcore", 100)) or 0) >= 100
+        name = text_at(entry, "id")
+        devices.append(Device(
+            name, text_at(entry, "type"), whole(entry.get("devmem")), number=whole(entry.get("index")) or 0,
+            is_open=is_whole and entry.get("health") in (True, "true") and name not in cordoned.split(","),
+            slots=whole(entry.get("count")) or 0))
+    return sorted(devices, key=lambda device: device.number)
 
 
 def gpus_by_register(item: Item, dump: Dump) -> NodeGpus:
     """GPUs of a node as the register of HAMi or Volcano has them."""
-    for name, places in REGISTERS.items():
-        written = item.annotations.get(name, "")
-        if devices := registered(written, places):
-            healthy = [device for device in devices if device.is_healthy]
-            if len(healthy) < len(devices):
-                dump.note(item, "dropped", f"GPUs that are not healthy, by {name}")
-            memories = [device.memory_mib for device in healthy if device.memory_mib]
-            models = dict.fromkeys(device.model.removeprefix("NVIDIA-") for device in healthy)
-            names = OF_HAMI if "hami" in name else VIRTUAL[1]
-            return NodeGpus(tuple(models), len(healthy), min(memories, default=None),
-                            uuids=tuple(device.name for device in devices),
-                            devices=dict.fromkeys(names, len(healthy)))
-        if written:
-            dump.note(item, "interpreted", f"{name} cannot be read")
+    for dialect in VIRTUAL:
+        for name in dialect.registers:
+            written = item.annotations.get(name, "")
+            if devices := registered(written, item.annotations.get(dialect.cordoned, ""), dialect):
+                healthy = [device for device in devices if device.is_open]
+                if len(healthy) < len(devices):
+                    dump.note(item, "dropped", f"GPUs that are not healthy, or not for shares, by {name}")
+                memories = [device.memory_mib for device in healthy if device.memory_mib]
+                models = dict.fromkeys(device.model.removeprefix("NVIDIA-") for device in healthy)
+                return NodeGpus(tuple(models), len(healthy), min(memories, default=None),
+                                uuids=tuple(device.name for device in devices), registered=tuple(devices),
+                                devices=dict.fromkeys(dialect.marks, len(healthy)))
+            if written:
+                dump.note(item, "interpreted", f"{name} cannot be read")
     return NodeGpus()
 
 
@@ -345,7 +359,7 @@ def gpus_of_node(item: Item, dump: Dump, by_slices: Mapping[str, NodeGpus]) -> N
     register, counted, plugin = (by(item, dump) for by in (
         gpus_by_register, gpus_by_count, gpus_by_plugin))
     said = (register, counted, by_slices.get(item.name, NodeGpus()), plugin)
-    chosen = next((gpus for gpus in said if gpus.num_gpus), NodeGpus())
+    chosen = next((gpus for gpus in said if gpus.num_gpus or gpus.registered), NodeGpus())
     differ = {gpus.num_gpus for gpus in said if gpus.num_gpus} - {chosen.num_gpus}
     if differ and chosen is not register:
         dump.note(item, "interpreted", f"the node has {chosen.num_gpus} GPUs in one way of "
@@ -515,7 +529,7 @@ def numbers_of_gpus(uuids: Sequence[str], gpus: NodeGpus) -> str:
     return "-".join(str(number) for number in sorted({gpus.uuids.index(name) for name in uuids}))
 
 
-Dialect = Callable[[Item, "Dump", Amounts, NodeGpus], "list[Holding] | None"]
+HeldBy = Callable[[Item, "Dump", Amounts, NodeGpus], "list[Holding] | None"]
 GPU_SET = re.compile(r"\d{1,4}(?:[-,|]\d{1,4})*")
 
 
@@ -571,37 +585,85 @@ def is_reservation(item: Item) -> bool:
     return item.namespace in ("kai-resource-reservation", "runai-reservation")
 
 
-ALLOCATED = ("hami.io/vgpu-devices-allocated", "hami.io/vgpu-devices-to-allocate",
-             "volcano.sh/vgpu-ids-new", "volcano.sh/devices-to-allocate", "4pd.io/vgpu-ids-new")
+def given_to(item: Item, dialect: Dialect) -> list[list[tuple[str, str, str]]]:
+    """Devices that each container of a pod with a node was given, as name, MiB and percent of the cores; none if none."""
+    for name in dialect.given if item.node else ():
+        each = [[entry.split(",") for entry in part.split(":")]  # device, maker, MiB, percent of the cores
+                for part in item.annotations.get(name, "").split(";")]
+        found = [[(entry[0].strip(), entry[2], entry[3]) for entry in entries if len(entry) >= 4 and entry[0].strip()]
+                 for entries in each]
+        if any(found):
+            return found
+    return []
+
+
 def held_virtually(item: Item, dump: Dump, asked: Amounts, gpus: NodeGpus) -> list[Holding] | None:
-    """What a pod holds by HAMi or Volcano: as allocated, or else as it asks."""
-    for name in ALLOCATED:
-        entries = [entry.split(",") for part in item.annotations.get(name, "").split(";")
-                   for entry in part.split(":")]  # device, maker, MiB, per cent of the cores
-        if devices := [(entry[0].strip(), entry[2], entry[3]) for entry in entries
-                       if len(entry) >= 4 and entry[0].strip()]:
-            names = VIRTUAL[1] if name.startswith("volcano") else OF_HAMI
-            device = next((one for one in names if asked[one]), "") or dump.if_shown(names[0])
+    """What a pod holds by HAMi or Volcano: as given, unless its plugin could not; or else as it asks."""
+    for dialect in VIRTUAL:
+        if devices := [device for devices in given_to(item, dialect) for device in devices]:
+            if item.annotations.get(dialect.phase) == FAILED:
+                return []
+            device = next((one for one in dialect.marks if asked[one]), "") or dump.if_shown(dialect.marks[0])
             return holdings_of_devices(devices, device, gpus, item, dump)
-    for number, memory, cores, percentage in VIRTUAL:
-        is_named = asked[number] and number != GPU
-        if not (is_named or asked[memory] or asked[cores] or asked[percentage]):
-            continue
-        count = math.ceil(asked[number]) or 1
-        share = max(memory_share(str(asked[memory]), gpus, item, dump) if asked[memory] else 0,
-                    math.ceil(10 * asked[cores]), math.ceil(10 * asked[percentage]))
-        takes_all = not (asked[memory] or asked[percentage])
-        device = next(name for name in (memory, percentage, cores, number) if asked[name])
-        return [Holding(count, 1000 if takes_all else min(share, 1000), device=device)]
+    for dialect in VIRTUAL:
+        if asks_for(asked, dialect):
+            each = [one for one in amounts_of_containers(item) if any(one[name] for name in dialect.asks)]
+            return on_one_gpu([holding_asked(one, dialect, gpus, item, dump)
+                               for one in (each if len(each) > 1 else [asked])])
     return None
+
+
+def asks_for(asked: Amounts, dialect: Dialect) -> bool:
+    """Whether amounts are shares of GPUs in a dialect; a number of GPUs alone may be whole ones."""
+    number, *parts = dialect.asks[:4]
+    return bool(asked[number] and number != GPU or any(asked[name] for name in parts))
+
+
+def amounts_of_containers(item: Item) -> list[Amounts]:
+    """Amounts that each container of a pod asks for, in their order."""
+    return [asked_now(container, item, Dump(Ledger())) for container in item.objects("spec", "containers")]
+
+
+def holding_asked(asked: Amounts, dialect: Dialect, gpus: NodeGpus, item: Item, dump: Dump) -> Holding:
+    """Holding of what a container, or a pod, asks for."""
+    number, memory, cores, percentage = dialect.asks[:4]
+    count = math.ceil(asked[number]) or 1
+    share = max(memory_share(str(asked[memory]), gpus, item, dump) if asked[memory] else 0,
+                math.ceil(10 * asked[cores]), math.ceil(10 * asked[percentage]), least_share(gpus, dump))
+    takes_all = not (asked[memory] or asked[percentage])
+    device = next((name for name in (memory, percentage, cores, number) if asked[name]), number)
+    return Holding(count, 1000 if takes_all else min(share, 1000), device=device)
+
+
+def on_one_gpu(holdings: list[Holding]) -> list[Holding]:
+    """Holdings of the containers of a pod: whole GPUs together, shares on one GPU if there is room, else as they are."""
+    first = holdings[0]
+    milli = sum(one.gpu_milli for one in holdings)
+    if all(one.gpu_milli == 1000 for one in holdings):
+        return [first._replace(num_gpus=sum(one.num_gpus for one in holdings))]
+    if all(one.num_gpus == 1 for one in holdings) and milli <= 1000:
+        return [first._replace(gpu_milli=milli)]
+    return holdings
+
+
+def least_share(gpus: NodeGpus, dump: Dump) -> int:
+    """Thousandths of a GPU that any share is, since no more containers than it has slots may be there; 0 if any number may.
+
+    Of a pod without a node, by the nodes where it may go.
+    """
+    nodes = [gpus] if gpus.registered else dump.nodes.values()
+    slots = [device.slots for node in nodes for device in node.registered if device.slots]
+    return -(-1000 // min(slots)) if slots else 0
 
 
 def holdings_of_devices(devices: Sequence[tuple[str, str, str]], device: str, gpus: NodeGpus,
                         item: Item, dump: Dump) -> list[Holding]:
-    """Holdings by share, of the devices that were allocated to a pod."""
+    """Holdings by share, of the devices that were given to a pod."""
+    memories = {one.name: one.memory_mib for one in gpus.registered}
     held: dict[str, int] = {}
     for uuid, memory, cores in devices:
-        share = max(memory_share(memory, gpus, item, dump), 10 * (whole(cores) or 0))
+        own = gpus._replace(memory_mib=memories.get(uuid) or gpus.memory_mib)
+        share = max(memory_share(memory, own, item, dump), 10 * (whole(cores) or 0), least_share(gpus, dump))
         held[uuid] = min(held.get(uuid, 0) + share, 1000)
     shares: dict[int, list[str]] = {}
     for uuid, milli in held.items():
@@ -759,13 +821,13 @@ def may_go(item: Item, labels: Mapping[str, str]) -> bool:
                          for term in terms))
 
 
-DIALECTS: tuple[Dialect, ...] = (
+HELD_BY: tuple[HeldBy, ...] = (
     held_by_openb, held_by_kai, held_virtually, held_by_claims, held_by_plugin)
 
 
 def held_by(item: Item, dump: Dump, asked: Amounts, gpus: NodeGpus) -> list[Holding]:
     """What a pod holds of GPUs, by the first dialect that it speaks."""
-    said = (dialect(item, dump, asked, gpus) for dialect in DIALECTS)
+    said = (held(item, dump, asked, gpus) for held in HELD_BY)
     return next((holdings for holdings in said if holdings is not None), [])
 
 
