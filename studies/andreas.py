@@ -228,7 +228,7 @@ OF_PLOTS = (
     *section(
         decisions, ("andreas/times.csv",),
         Row("< 100 ms", "a decision takes less than 0.1 s, always (scenario 1)",
-            "{small_ms:.0f} ms in the mean at most", lambda n: graded(n.small_ms < 100),
+            "{small_ms:.0f} ms on average at most", lambda n: graded(n.small_ms < 100),
             "a mean of whole simulations; single calls: `benchmarks/README.md`"),
         Row("< 10 ms", "less than 0.01 s on average (scenario 2)",
             "{large_ms[0]:.1f} to {large_ms[1]:.1f} ms", lambda n: graded(n.large_ms[1] < 10),
