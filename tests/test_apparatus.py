@@ -19,8 +19,7 @@ SAME = {
 }
 # one symbol, two meanings, in chapters that no third one builds on: why the letter stays
 TWICE = {
-    "00": {"N": "the count of 11; the empty seconds of 14, which counts no tasks",
-           "m": "a task class; the memory of a GPU in the table of 12a alone"},
+    "00": {"N": "the count of 11; the empty seconds of 14, which counts no tasks"},
     "20": {"G": "the most GPU of a node in 21, as in the competitors' formula; all GPU in 26",
            "Delta": "the letter of two papers, each in its own Algorithm 1"},
     "30": {"lambda _j": "the rate of the authors' generator; what is left of a job in 34a"},
