@@ -58,7 +58,9 @@ def check_session(page, capfd):
 
 @pytest.fixture
 def empty(tmp_path, monkeypatch):
+    """Work in an empty folder, and as a reader's commands do: what is small runs before its code would be compiled."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SCHED_LAB_COMPILE", "")
 
 
 @pytest.mark.parametrize("page", ["files", "answer", "questions", "models", "promises"])
