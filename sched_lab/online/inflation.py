@@ -656,13 +656,14 @@ def replay_by_index(kernels: Any, prices: Any, weighing: StagedWeights, world: W
     Parameters
     ----------
     kernels, weighing, world, arriving, is_exact, trail : as `replay`
-    prices : what computes prices, None for a policy without
+    prices : tuple of what computes prices, None for a policy without: numba takes a lone function not as a
+        value but as itself, and compiles it whenever it looks up what it has kept
     index : the nodes by score
     """
     stage = 0
     books = open_books(world, is_exact, trail)
     if prices is not None:
-        price_anew(prices, world, index)
+        price_anew(prices[0], world, index)
     for arrival in range(len(arriving.task)):
         before = stage
         stage = stage_now(weighing, before, books.in_use)
@@ -677,7 +678,7 @@ def replay_by_index(kernels: Any, prices: Any, weighing: StagedWeights, world: W
             if prices is not None:
                 count_placed(world, arriving.task[arrival])
                 if is_due(world):
-                    price_anew(prices, world, index)
+                    price_anew(prices[0], world, index)
     return True
 
 # %% ../../nbs/26_inflation.ipynb #26-041
@@ -731,7 +732,7 @@ def play(policy: Policy, world: World, task: Integers, memory_mib: Integers, see
     several = (weighing.weights > 0).sum(axis=1).max() > 1
     index = empty_index(*size, MAX_GROUPS if several else 0)
     kernels = kernels_for(policy, world, index)
-    prices = kernels[-1] if policy.dials else None
+    prices = kernels[-1:] if policy.dials else None
     changing = (*world.state, world.residents, world.limits.num, world.limits.is_open)
     empty = [array.copy() for array in changing]
     with quiet():

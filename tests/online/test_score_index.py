@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from sched_lab.cluster import Cluster
 from sched_lab.lab.jit import first_class, njit, quiet
-from sched_lab.online import inflation, score_index
+from sched_lab.online import inflation, score_index, simulate, toy
 from sched_lab.online.model import (
     AS_IS,
     HUNDRED_IF_EQUAL,
@@ -263,3 +263,10 @@ def test_more_memory_than_the_index_can_count_changes_nothing():
                   texts([""] * 2), texts([""] * 2))
     for name in ("fgd", "pwr-fgd:0.5"):
         assert_equal((cluster, tasks, np.array([1, 0, 1, 0]), PowerSettings()), policy_of(name))
+
+
+def test_a_kept_engine_is_loaded_without_compiling_what_it_was_handed():
+    """A function that a signature names, and not its type, is compiled whenever a process looks for what is kept."""
+    simulate(*toy(), policy="bid")
+    kinds = str(inflation.replay_by_index.outer.signatures)
+    assert "FunctionType" in kinds and "Dispatcher" not in kinds
