@@ -656,8 +656,8 @@ def replay_by_index(kernels: Any, prices: Any, weighing: StagedWeights, world: W
     Parameters
     ----------
     kernels, weighing, world, arriving, is_exact, trail : as `replay`
-    prices : tuple of what computes prices, None for a policy without: numba takes a lone function not as a
-        value but as itself, and compiles it whenever it looks up what it has kept
+    prices : tuple of what computes prices, None for a policy without: numba takes a lone function
+        not as a value but as itself, and compiles it whenever it looks up what it has kept
     index : the nodes by score
     """
     stage = 0
