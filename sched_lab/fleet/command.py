@@ -54,15 +54,16 @@ from .read.check import check_cluster
 from .read.columns import LOOKS_LIKE
 from .read.dates import ORDERS
 from .read.kubernetes import CLAIMS_MISSING
+from .read.outages import read_cluster_in_time, with_outages
 from .read.reading import FORMATS, read_files
 from .read.tables import (
     CLUSTER_FILES,
     CLUSTER_RECORD,
+    OUTAGES,
     ClusterTables,
     ReadOptions,
     cluster_answer,
     dump_file,
-    read_cluster,
     write_tables,
 )
 from .live.journal import is_journal, journal_files, replay_journal, report_of
@@ -85,6 +86,7 @@ from .replay.problem import (
     as_in_the_past,
     models_without_watts,
     problem_of,
+    with_lost,
 )
 
 __all__ = ['EXAMPLES', 'read_command', 'check_command', 'replay_command']
@@ -108,6 +110,9 @@ Zone = Annotated[str, option("Time zone of dates that name none. [default: UTC]"
                              metavar="NAME")]
 Dates = Annotated[str, choice("Order of day, month and year in dates that can be read in several, "
                               "such as 01.02.2024.", ("", *ORDERS))]
+Outages = Annotated[Path | None, option(
+    "When nodes were closed: CSV with the columns node, start, end, kind (drain: nothing new starts; down: what runs is "
+    "stopped), or what sacctmgr show event -P prints.", metavar="FILE")]
 ClusterFolder = Annotated[Path, folder_option(", ".join((*CLUSTER_FILES, CLUSTER_RECORD)))]
 
 
@@ -154,12 +159,13 @@ def warn_of(tables: ClusterTables) -> None:
 
 def read_command(format: FormatName, files: Files, out: ClusterFolder, nodes: Nodes = None,
                  map: Map = None, size_to: SizeTo = "", zone: Zone = "",
-                 dates: Dates = "", force: Force = False) -> None:
+                 dates: Dates = "", outages: Outages = None, force: Force = False) -> None:
     """Read a dump of a cluster or a trace into two tables, nodes and tasks, and a ledger.
 
     **nodes.csv** and **tasks.csv** have the same columns whatever the files were; **ledger.csv**
     names every row that was dropped, filled in or interpreted, with file, row, reason and count;
-    **about.json** has the zero of all times and the checksums of the files.
+    **about.json** has the zero of all times and the checksums of the files; **outages.csv**, with --outages,
+    when nodes were drained or down.
 
     Example: sched-lab read k8s nodes.json pods.json --out mycluster
     """
@@ -170,13 +176,15 @@ def read_command(format: FormatName, files: Files, out: ClusterFolder, nodes: No
     inputs = {
         "format": format, "files": {str(path): path.sha256 for path in paths},
         "nodes": {str(path): path.sha256 for path in extra}, "map": dict(options.columns),
-        "size_to": size_to, "zone": zone, "dates": dates, "sched_lab": __version__}
+        "size_to": size_to, "zone": zone, "dates": dates, "sched_lab": __version__,
+        **({"outages": dump_file(outages).sha256} if outages else {})}
     answer = cluster_answer(inputs)
     check_folder(out, answer, force=force)
     ensure_writable(out)
     is_kept = answer.is_in(out)
     if not is_kept:
         tables = read_files(format, paths, options, nodes=extra, size_to=size_to)
+        tables = with_outages(tables, outages, options) if outages else tables
         answer.write(out, partial(write_tables, tables), headline=headline_of(tables), force=force)
         warn_of(tables)
     conclude(f"{out}: {answer.in_folder(out)['headline']}{' (kept)' if is_kept else ''}", "check", out)
@@ -227,8 +235,8 @@ Fit = Annotated[bool, option(
     "Take the rule of the queue under which the replay explains the record best, in place of --backfill, and then "
     "the placement among --policies.", "--fit")]
 Worth = Annotated[bool, option(
-    "Also replay a twentieth more and fewer nodes, walltimes half as wrong, sleep and a cap on power, and say what "
-    "each lever brings a month and how many GPUs more would do the same.", "--worth")]
+    "Also replay a twentieth more and fewer nodes, walltimes half as wrong, sleep, a cap on power and no outages, and "
+    "say what each lever brings a month and how many GPUs more would do the same.", "--worth")]
 ObjectiveName = Annotated[str, choice(
     "What the first sentence and the order of levers are about; implies --worth. [default: what the best of them "
     "surely changes most]", ("", *OBJECTIVES))]
@@ -258,7 +266,8 @@ HIDDEN = ".replays"
 
 
 def assignments_of(problem: Problem, schedule: Schedule) -> pd.DataFrame:
-    """Where and when each task ran, in the order of submission."""
+    """Where and when each task ran, in the order of submission; runs that an outage stopped before are rows, too."""
+    problem, schedule, _ = with_lost(problem, schedule)
     order = np.lexsort((np.arange(len(problem.submit_s)), problem.submit_s))
     node = schedule.node[order]
     masks = schedule.gpu_mask[order].tolist()
@@ -322,8 +331,8 @@ def warn_of_comparison(comparison: Comparison) -> None:
 def problem_in(cluster: Path, what_if: Mapping[str, Any], seed: int) -> tuple[
         Problem, dict[str, str]]:
     """Read a cluster, change it, and make a problem of it; return checksums of its files, too."""
-    tables = read_cluster(cluster)
-    files = {name: dump_file(cluster / name).sha256 for name in (*CLUSTER_FILES, CLUSTER_RECORD)
+    tables = read_cluster_in_time(cluster)
+    files = {name: dump_file(cluster / name).sha256 for name in (*CLUSTER_FILES, CLUSTER_RECORD, OUTAGES)
              if (cluster / name).exists()}
     if what_if:
         from .replay.what_if import changed
@@ -477,7 +486,7 @@ def replay_command(cluster: ClusterOrJournal, out: AnswerFolder, policies: Polic
     stood. A folder for each policy has **assignments.csv**, **curve.csv** (means over the hours),
     **failures.csv** and **summary.json**. **report.html** is all this for a browser.
 
-    With --worth, **levers.csv** also has nodes, sleep, walltimes and a cap, and what each lever is
+    With --worth, **levers.csv** also has nodes, sleep, walltimes, a cap and no outages, and what each lever is
     worth a month and in GPUs; **nodes.toml** is the --what-if of more nodes.
 
     A journal is played again as it is: **decisions.csv** says of every decision whether it is the

@@ -5,6 +5,7 @@ import numpy as np
 
 from sched_lab.cluster import State
 from sched_lab.fleet.replay.case import (
+    FAR,
     Case,
     Desk,
     TimedTasks,
@@ -16,6 +17,7 @@ from sched_lab.fleet.replay.case import (
     rise_milliwatt,
 )
 from sched_lab.fleet.replay.events import COMPARED
+from sched_lab.fleet.replay.outages import NO_OUTAGES, Outages, lost_of
 from sched_lab.fleet.replay.problem import Schedule
 from sched_lab.lab.arrays import Floats, Truths
 from sched_lab.online.bid import count_placed, is_due
@@ -68,18 +70,31 @@ def show_least(desk: Desk, empty: State, timed: TimedTasks, schedule: Schedule,
     open_nodes(limits)
 
 
-def decide_anew(kernels: Any, desk: Desk, empty: State, asks: ArrivingTasks,
-                task: int) -> tuple[int, int]:
-    """Ask the policy about the state in the world; nothing that is known of it is used."""
+def is_closed(outages: Outages, num_nodes: int, moment_s: float, now_s: float) -> Truths:
+    """Nodes where nothing may start at a moment: drains are known ahead, and of who is down nobody knows how long."""
+    node, from_s, until_s, is_down, _ = outages
+    seen_s = np.where(is_down, now_s, moment_s)
+    closed = np.zeros(num_nodes, bool)
+    closed[node[(from_s <= seen_s) & (seen_s < until_s)]] = True
+    return closed
+
+
+def decide_anew(kernels: Any, desk: Desk, empty: State, asks: ArrivingTasks, task: int,
+                closed: Truths) -> tuple[int, int]:
+    """Ask the policy about the state in the world, of nodes that are open; nothing that is known of it is used."""
     desk.in_use[:] = in_use(empty, desk.world.state)
+    desk.world.state.cpu_left_milli[closed] -= FAR
     desk.memory.owner[:] = -1
     stage = stage_now(desk.weighing, 0, desk.in_use)
     return decide(kernels, desk.weighing, stage, desk.world, desk.memory, asks, task)
 
 
-def next_moment(timed: TimedTasks, schedule: Schedule, now_s: float) -> float:
-    """Next submission or end; inf if there is none."""
+def next_moment(timed: TimedTasks, schedule: Schedule, outages: Outages, now_s: float) -> float:
+    """Next submission or end, or closing or opening of a node; inf if there is none."""
     next_s = np.inf
+    for moment_s in [*outages.from_s, *outages.until_s]:
+        if moment_s > now_s:
+            next_s = min(next_s, moment_s)
     for task in timed.arrival:
         if timed.submit_s[task] > now_s:
             next_s = min(next_s, timed.submit_s[task])
@@ -89,11 +104,11 @@ def next_moment(timed: TimedTasks, schedule: Schedule, now_s: float) -> float:
     return next_s
 
 
-def possible_starts(until_s: Floats, now_s: float, is_booked: bool) -> Floats:
-    """Moments at which a task may be tried, ascending: now, and if booked ahead all promised ends."""
+def possible_starts(until_s: Floats, now_s: float, is_booked: bool, outages: Outages) -> Floats:
+    """Moments at which a task may be tried, ascending: now, and if booked ahead all promised ends, also of drains."""
     starts = [now_s]
     if is_booked:
-        for end_s in until_s:
+        for end_s in [*until_s, *outages.until_s[~outages.is_down]]:
             if now_s < end_s < np.inf:
                 starts.append(end_s)
     return np.unique(np.array(starts))
@@ -154,14 +169,17 @@ def give_up_parts(timed: TimedTasks, schedule: Schedule, until_s: Floats, job: i
 
 
 def book_all_parts(kernels: Any, desk: Desk, empty: State, timed: TimedTasks, job: int, start_s: float, to_s: float,
-                   now_s: float, schedule: Schedule, until_s: Floats) -> bool:
+                   now_s: float, schedule: Schedule, until_s: Floats, outages: Outages) -> bool:
     """Start all parts of a job at a moment, each where the policy puts it beside those before, or none."""
     for part in parts_of(timed, job):
         show_least(desk, empty, timed, schedule, until_s, start_s, to_s)
-        node, gpu_mask = decide_anew(kernels, desk, empty, timed.asks, part)
+        drawn_mw = node_milliwatts(desk.world)
+        drawn_mw[is_closed(outages.of(outages.is_down), len(drawn_mw), now_s, now_s)] = 0
+        node, gpu_mask = decide_anew(kernels, desk, empty, timed.asks, part,
+                                     is_closed(outages, len(drawn_mw), start_s, now_s))
         if node >= 0 and timed.cap_mw < np.inf:
             rise_mw = rise_milliwatt(desk.world, timed.asks.task[part], node, gpu_mask)
-            node = node if node_milliwatts(desk.world).sum() + rise_mw <= timed.cap_mw else -1
+            node = node if drawn_mw.sum() + rise_mw <= timed.cap_mw else -1
         if node < 0:
             give_up_parts(timed, schedule, until_s, job)
             return False
@@ -170,15 +188,15 @@ def book_all_parts(kernels: Any, desk: Desk, empty: State, timed: TimedTasks, jo
 
 
 def move_up_parts_plainly(kernels: Any, desk: Desk, empty: State, timed: TimedTasks, now_s: float, job: int,
-                          schedule: Schedule, until_s: Floats, is_freer: Truths) -> None:
+                          schedule: Schedule, until_s: Floats, is_freer: Truths, outages: Outages) -> None:
     """Let all parts of a job start earlier, or stay."""
     parts = parts_of(timed, job)
     own = [(schedule.node[part], schedule.gpu_mask[part]) for part in parts]
     old_s = np.inf if own[0][0] < 0 else schedule.start_s[job]
     give_up_parts(timed, schedule, until_s, job)
-    for start_s in possible_starts(until_s, now_s, True):
+    for start_s in possible_starts(until_s, now_s, True, outages):
         if start_s < old_s and book_all_parts(kernels, desk, empty, timed, job, start_s,
-                                              start_s + timed.walltime_s[job], now_s, schedule, until_s):
+                                              start_s + timed.walltime_s[job], now_s, schedule, until_s, outages):
             for node, _ in own:
                 is_freer[node] |= node >= 0
             return
@@ -188,41 +206,43 @@ def move_up_parts_plainly(kernels: Any, desk: Desk, empty: State, timed: TimedTa
 
 
 def move_up_plainly(kernels: Any, desk: Desk, empty: State, timed: TimedTasks, now_s: float,
-                    schedule: Schedule, until_s: Floats, is_freer: Truths) -> None:
+                    schedule: Schedule, until_s: Floats, is_freer: Truths, outages: Outages) -> None:
     """Let who waits, in order, move to an earlier start on a node that became freer."""
     for task in timed.task_at:
         if timed.submit_s[task] >= now_s or schedule.start_s[task] <= now_s:
             continue
         if timed.next_part[task] >= 0:
             if is_freer.any():
-                move_up_parts_plainly(kernels, desk, empty, timed, now_s, task, schedule, until_s, is_freer)
+                move_up_parts_plainly(kernels, desk, empty, timed, now_s, task, schedule, until_s, is_freer,
+                                      outages)
             continue
         node = schedule.node[task]
         gpu_mask = schedule.gpu_mask[task]
         old_s = np.inf if node < 0 else schedule.start_s[task]
         give_up_booking(schedule, until_s, task)
         is_moved = False
-        for start_s in possible_starts(until_s, now_s, True):
+        for start_s in possible_starts(until_s, now_s, True, outages):
             if start_s >= old_s or is_moved:
                 break
+            closed = is_closed(outages, len(is_freer), start_s, now_s)
             show_least(desk, empty, timed, schedule, until_s, start_s,
                        start_s + timed.walltime_s[task])
-            for freer in np.flatnonzero(is_freer):
+            for freer in np.flatnonzero(is_freer & ~closed):
                 is_moved |= lacking(desk.world, timed.asks.task[task],
                                     timed.asks.memory_mib[task], freer) == 0
             if is_moved:
                 is_freer[node] |= node >= 0
-                node, gpu_mask = decide_anew(kernels, desk, empty, timed.asks, task)
+                node, gpu_mask = decide_anew(kernels, desk, empty, timed.asks, task, closed)
                 book_plainly(timed, schedule, until_s, task, node, gpu_mask, start_s, now_s)
         if not is_moved and node >= 0:
             book_plainly(timed, schedule, until_s, task, node, gpu_mask, old_s, now_s)
 
 
 def serve_plainly(kernels: Any, desk: Desk, empty: State, timed: TimedTasks, now_s: float,
-                  backfill: int, schedule: Schedule, until_s: Floats) -> None:
-    """Try all waiting tasks in their order; parameters as `replay_plainly`."""
+                  backfill: int, schedule: Schedule, until_s: Floats, outages: Outages, is_anew: bool) -> None:
+    """Try all waiting tasks in their order, if `is_anew` whoever has come; parameters as `replay_plainly`."""
     is_over = np.zeros(len(timed.task_at), np.bool_)  # requests that found too few watts or no room
-    is_behind = backfill != CONSERVATIVE
+    is_behind = backfill != CONSERVATIVE or is_anew
     has_booked = False
     for task in timed.task_at:
         is_behind |= timed.submit_s[task] == now_s
@@ -233,10 +253,11 @@ def serve_plainly(kernels: Any, desk: Desk, empty: State, timed: TimedTasks, now
         if timed.cap_mw < np.inf and is_over[timed.request[task]]:
             continue
         is_booked = backfill == CONSERVATIVE or backfill == EASY and not has_booked
-        for start_s in possible_starts(until_s, now_s, is_booked):
+        for start_s in possible_starts(until_s, now_s, is_booked, outages):
             end_s = start_s + timed.duration_s[task]
             to_s = start_s + timed.walltime_s[task] if backfill >= EASY else start_s
-            is_booked_now = book_all_parts(kernels, desk, empty, timed, task, start_s, to_s, now_s, schedule, until_s)
+            is_booked_now = book_all_parts(kernels, desk, empty, timed, task, start_s, to_s, now_s, schedule, until_s,
+                                           outages)
             is_over[timed.request[task]] = not is_booked_now
             if is_booked_now:
                 has_booked |= start_s > now_s
@@ -245,14 +266,39 @@ def serve_plainly(kernels: Any, desk: Desk, empty: State, timed: TimedTasks, now
                     for part in parts_of(timed, task):
                         count_placed(desk.world, timed.asks.task[part])
                 if is_due(desk.world):
+                    closed = is_closed(outages, len(desk.world.gpu_model), now_s, now_s)
+                    desk.world.state.cpu_left_milli[closed] -= FAR
                     price_anew(kernels, desk)
                 break
         if schedule.node[task] < 0 and backfill == NONE:
             return
 
 
+def stop_plainly(timed: TimedTasks, schedule: Schedule, until_s: Floats, outages: Outages, now_s: float,
+                 is_freer: Truths) -> list[tuple[int, int, int, float, float]]:
+    """Stop all jobs that run on nodes that go down now, and give up what is booked; runs of those that wait again."""
+    lost = []
+    for task in timed.task_at:
+        if schedule.start_s[task] >= now_s:
+            give_up_parts(timed, schedule, until_s, task)
+    for node in range(len(is_freer)):
+        for one in np.flatnonzero((outages.node == node) & (outages.from_s == now_s) & outages.is_down)[:1]:
+            for job in timed.task_at:
+                parts = parts_of(timed, job)
+                if any(schedule.node[part] == node and schedule.end_s[part] > now_s for part in parts):
+                    for part in parts:
+                        end_s = min(schedule.end_s[part], now_s)
+                        if outages.requeues[one]:
+                            lost.append((part, schedule.node[part], schedule.gpu_mask[part], schedule.start_s[part],
+                                         end_s))
+                            give_up_booking(schedule, until_s, part)
+                        else:
+                            schedule.end_s[part] = until_s[part] = end_s
+    return lost
+
+
 def replay_plainly(kernels: Any, desk: Desk, empty: State, timed: TimedTasks, backfill: int,
-                   schedule: Schedule) -> None:
+                   schedule: Schedule, outages: Outages) -> list[tuple[int, int, int, float, float]]:
     """Replay with nothing kept from one moment to the next: slow, and easy to believe.
 
     Parameters
@@ -261,25 +307,36 @@ def replay_plainly(kernels: Any, desk: Desk, empty: State, timed: TimedTasks, ba
     empty : what the nodes have
     timed, schedule : the tasks; those that run already, completed
     backfill : place in `COMPARED`
+    outages : when nodes are closed
+
+    Returns
+    -------
+    runs that outages stopped, as `note_stop` adds them
     """
+    lost = []
     price_anew(kernels, desk)
     until_s = schedule.start_s + timed.walltime_s
     is_freer = np.zeros(len(empty.cpu_left_milli), np.bool_)
-    now_s = next_moment(timed, schedule, -np.inf)
+    now_s = next_moment(timed, schedule, outages, -np.inf)
     while now_s < np.inf:
         is_freer[:] = False
+        moments_s = np.append(outages.from_s, outages.until_s)
+        is_anew = bool((np.tile(outages.is_down, 2) & (moments_s == now_s)).any())
+        if is_anew:
+            lost += stop_plainly(timed, schedule, until_s, outages, now_s, is_freer)
         end_plainly(schedule, until_s, now_s, is_freer)
-        if backfill == CONSERVATIVE and is_freer.any():
-            move_up_plainly(kernels, desk, empty, timed, now_s, schedule, until_s, is_freer)
+        if backfill == CONSERVATIVE and is_freer.any() and not is_anew:
+            move_up_plainly(kernels, desk, empty, timed, now_s, schedule, until_s, is_freer, outages)
         if backfill >= EASY:
             give_up_bookings(timed, schedule, until_s, now_s, backfill)
-        serve_plainly(kernels, desk, empty, timed, now_s, backfill, schedule, until_s)
-        now_s = next_moment(timed, schedule, now_s)
+        serve_plainly(kernels, desk, empty, timed, now_s, backfill, schedule, until_s, outages, is_anew)
+        now_s = next_moment(timed, schedule, outages, now_s)
+    return lost
 
 
-def replay_plain(case: Case, backfill: str) -> Schedule:
+def replay_plain(case: Case, backfill: str, outages: Outages = NO_OUTAGES) -> Schedule:
     """Complete the schedule of a case by a rule of the queue."""
     desk = desk_of(case)
     kernels = kernels_for(case.policy, case.world, desk.by_score)
-    replay_plainly(kernels, desk, case.empty.state, case.timed, COMPARED.index(backfill), case.schedule)
-    return case.schedule
+    lost = replay_plainly(kernels, desk, case.empty.state, case.timed, COMPARED.index(backfill), case.schedule, outages)
+    return case.schedule._replace(lost=lost_of(lost))

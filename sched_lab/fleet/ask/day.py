@@ -438,7 +438,8 @@ def whole_day(day: Day, happened: Happened) -> tuple[Problem, Schedule]:
             work.release_s + schedule.end_s - ROUNDING_S)))
     held = Tasks(*(np.concatenate([getattr(tasks, field.name) for tasks, _ in parts])
                    for field in fields(Tasks)))
-    whole = Schedule(*map(np.concatenate, zip(*(times for _, times in parts), strict=True)))
+    node, gpu_mask, start_s, end_s = map(np.concatenate, zip(*(times[:4] for _, times in parts), strict=True))
+    whole = Schedule(node, gpu_mask, start_s, end_s)
     return problem_with(day.nodes, held, whole.start_s, whole.end_s - whole.start_s), whole
 
 
@@ -524,9 +525,9 @@ ASLEEP_W = 10.0
 
 def holdings_of(day: Day, happened: Happened) -> Holdings:
     """All that held anything, in the terms of the meter."""
-    problem, (node, gpu_mask, start_s, end_s) = whole_day(day, happened)
-    return Holdings(node, gpu_mask, problem.tasks.gpu_milli, problem.tasks.cpu_milli, start_s,
-                    end_s)
+    problem, held = whole_day(day, happened)
+    return Holdings(held.node, held.gpu_mask, problem.tasks.gpu_milli, problem.tasks.cpu_milli, held.start_s,
+                    held.end_s)
 
 
 def bill_of_day(day: Day, happened: Happened) -> dict[str, float]:

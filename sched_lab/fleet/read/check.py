@@ -20,15 +20,15 @@ from ...lab.arrays import Floats, Integers, Truths
 from ...lab.frames import InputError
 from ...holdings import Bookings, Overfull, overfull
 from ...traces import models_of
-from ..replay.problem import LACKS_PARTS, LARGEST_AMOUNT, Problem, Schedule, other_spelling, problem_of, replayable
+from ..replay.problem import LACKS_PARTS, LARGEST_AMOUNT, Problem, Schedule, other_spelling, problem_of, recorded, replayable
 from ..replay.rules import limit_violations
+from .outages import read_cluster_in_time
 from .tables import (
     PART_BY_TIME,
     ClusterTables,
     Columns,
     gpus_of,
     milli_of_profile,
-    read_cluster,
 )
 
 __all__ = ['Checked', 'check_cluster']
@@ -570,6 +570,25 @@ def check_limits(problem: Problem) -> Iterator[Finding]:
                       sentences[:MOST_SHOWN], "correct the limit, or a node or time of these tasks")
 
 
+def check_outages(problem: Problem) -> Iterator[Finding]:
+    """Tasks that ran on a node while it was down, by the record."""
+    if problem.outages is None or problem.row is None:
+        return
+    ran = recorded(problem)
+    found: dict[int, str] = {}
+    for node, from_s, until_s, is_down, _ in zip(*problem.outages, strict=True):
+        is_on = (ran.node == node) & is_down & (np.minimum(ran.end_s, until_s) - np.maximum(ran.start_s, from_s)
+                                                > TOGETHER_S)
+        for task in np.flatnonzero(is_on).tolist():
+            found.setdefault(task, f"runs on {problem.cluster.name[node]!r:.60}, which is down from {shown(from_s)} s "
+                             f"until {shown(until_s)} s")
+    if found:
+        rows = sorted(found, key=lambda task: int(problem.row[task]))  # type: ignore[index]
+        yield Finding("finding", "ran while down", "tasks.csv", "node", problem.row[rows],
+                      [found[task] for task in rows[:MOST_SHOWN]],
+                      "correct the times in outages.csv, or write drain if what runs there goes on")
+
+
 def check_replay(cluster: ClusterTables, found: Sequence[Finding]) -> Iterator[Finding]:
     """Rows that a replay refuses or goes without, unless something was found in them already."""
     severe = [one for one in found if one.severity != "note"]
@@ -582,6 +601,7 @@ def check_replay(cluster: ClusterTables, found: Sequence[Finding]) -> Iterator[F
         yield unusable("cannot be replayed", error)
         return
     yield from check_limits(problem)
+    yield from check_outages(problem)
     ledger = problem.ledger
     if problem.job is not None:
         count = np.bincount(problem.job)
@@ -677,7 +697,7 @@ def check_cluster(cluster: ClusterTables | str | Path,
     """
     if not isinstance(cluster, ClusterTables):
         try:
-            cluster = read_cluster(cluster)
+            cluster = read_cluster_in_time(cluster)
         except InputError as error:
             return Checked(f"{cluster}: not a cluster",
                            findings_frame([unusable("not readable", error)]))

@@ -583,12 +583,14 @@ class ClusterTables:
     nodes, tasks : frames with the columns of `NODE_COLUMNS` and `TASK_COLUMNS`
     ledger : file, row, what, reason, count
     about : format, zero (an ISO time, or None), files with their checksums
+    outages : when nodes were closed, as `read_outages` gives it; None if nothing says so
     """
 
     nodes: pd.DataFrame
     tasks: pd.DataFrame
     ledger: pd.DataFrame
     about: Mapping[str, Any]
+    outages: pd.DataFrame | None = None
 
 
 def tables_of(nodes: pd.DataFrame, tasks: pd.DataFrame, ledger: Ledger, file: str,
@@ -633,6 +635,7 @@ def with_known_times(tasks: pd.DataFrame, file: str, ledger: Ledger) -> pd.DataF
 
 CLUSTER_FILES = ("nodes.csv", "tasks.csv", "ledger.csv")
 CLUSTER_RECORD = "about.json"
+OUTAGES = "outages.csv"  # beside them, if nodes were closed
 
 
 def as_csv(frame: pd.DataFrame) -> bytes:
@@ -647,6 +650,8 @@ def write_tables(tables: ClusterTables, folder: Path) -> None:
     frames = (tables.nodes, tables.tasks, tables.ledger)
     for name, frame in zip(CLUSTER_FILES, frames, strict=True):
         write_bytes(as_csv(frame), folder / name)
+    if tables.outages is not None:
+        write_bytes(tables.outages.to_csv(index=False, lineterminator="\n").encode(), folder / OUTAGES)
     counts = {"nodes": len(tables.nodes), "tasks": len(tables.tasks)}
     write_json({**tables.about, **counts}, folder / CLUSTER_RECORD)
 
@@ -677,7 +682,8 @@ def write_cluster(tables: ClusterTables, folder: str | Path, *,
 
 def cluster_answer(inputs: Mapping[str, Any]) -> Answer:
     """The question that a folder with a cluster answers."""
-    return Answer("read", inputs, CLUSTER_FILES, record=CLUSTER_RECORD)
+    files = (*CLUSTER_FILES, *([OUTAGES] if "outages" in inputs else []))
+    return Answer("read", inputs, files, record=CLUSTER_RECORD)
 
 
 def column_of(texts: pd.Series, kind: str, path: Path) -> pd.Series:

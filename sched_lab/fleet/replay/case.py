@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from heapq import heappush
+from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,6 +41,7 @@ from ...online.policies import policy_of
 from ...online.score_index import Best, Groups, Index, empty_index, note_change
 from ...power import cpu_power_milliwatt, gpu_power_milliwatt
 from .meter import largest_memory_mib
+from .outages import NO_OUTAGES, Closings, closings_of
 from .problem import (
     Problem,
     Schedule,
@@ -62,8 +63,8 @@ class TimedTasks(NamedTuple):
     asks : class, memory and die of each task
     submit_s, duration_s, walltime_s : (tasks,) when it comes, how long it runs, and for how long
         it asked, which is at least as long
-    next_part : (tasks,) the next part of the same job, -1 behind the last; a job goes by its first
-        part, and the queue knows no other
+    first_part, next_part : (tasks,) the first part of its job, and the next one, -1 behind the last; a
+        job goes by its first part, and the queue knows no other
     arrival : (coming,) jobs by submission
     place : (tasks,) place in one queue of all jobs that come, -1 for all other tasks
     task_at : (coming,) job at each place
@@ -71,12 +72,14 @@ class TimedTasks(NamedTuple):
         same with the same priority; a job of several parts is a request of its own
     member : (coming,) jobs by request, each in the order of the queue
     cap_mw : most that the nodes may draw together, all awake, milliwatts; inf for no cap
+    closings : when nodes close and open
     """
 
     asks: ArrivingTasks
     submit_s: Floats
     duration_s: Floats
     walltime_s: Floats
+    first_part: Integers
     next_part: Integers
     arrival: Integers
     place: Integers
@@ -84,6 +87,7 @@ class TimedTasks(NamedTuple):
     request: Integers
     member: Integers
     cap_mw: float
+    closings: Closings
 
 
 @dataclass(frozen=True)
@@ -133,11 +137,29 @@ def hold(world: World, timed: TimedTasks, task: int, schedule: Schedule, sign: i
     take(world, timed.asks, task, schedule.node[task], schedule.gpu_mask[task], sign)
 
 
+FAR = 2**50  # milli-vCPU: more than any node has
+
+
+@njit(cache=True)
+def hide(desk: Desk, node: int, sign: int) -> None:
+    """Let no policy see room on a node (sign 1), or let it see it again (-1)."""
+    desk.world.state.cpu_left_milli[node] -= sign * FAR
+    note_change(desk.by_score, node)
+    desk.memory.version[node] += 1
+
+
+@njit(cache=True)
+def cpu_left(world: World, node: int) -> int:
+    """Milli-vCPU left on a node, hidden or not."""
+    left = world.state.cpu_left_milli[node]
+    return int(left + FAR if left < -FAR // 2 else left)
+
+
 @njit(cache=True)
 def node_milliwatt(world: World, node: int) -> int:
     """Power of a node as it stands, awake."""
     state = world.state
-    return int(cpu_power_milliwatt(world.power, node, state.cpu_left_milli[node])
+    return int(cpu_power_milliwatt(world.power, node, cpu_left(world, node))
                + gpu_power_milliwatt(world.power, node, state.gpu_left_milli[node]))
 
 
@@ -289,7 +311,7 @@ def case_of(problem: Problem, policy: str | Policy, seed: int, at_s: float | Non
         runs = running_at(before, at_s)
         comes &= ~runs & ~(before.end_s <= at_s)
         submit_s = np.maximum(submit_s, at_s)
-        for column, known in zip(schedule, before, strict=True):
+        for column, known in zip(schedule[:4], before[:4], strict=True):
             column[runs] = known[runs]
         place_running(world, problem, class_of, before, runs)
         check_limits(world.limits)
@@ -308,10 +330,11 @@ def case_of(problem: Problem, policy: str | Policy, seed: int, at_s: float | Non
     request[order] = np.unique(kinds[order], axis=0, return_inverse=True)[1].ravel()
     duration_s = np.array(problem.duration_s)
     walltime_s = duration_s if problem.walltime_s is None else np.array(problem.walltime_s)
-    timed = TimedTasks(asks, submit_s, duration_s, walltime_s, next_part,
+    timed = TimedTasks(asks, submit_s, duration_s, walltime_s, first, next_part,
                        coming[np.argsort(submit_s[coming], kind="stable")], place, order, request,
                        order[np.argsort(request[order], kind="stable")],
-                       np.inf if cap_w is None else 1000.0 * cap_w)
+                       np.inf if cap_w is None else 1000.0 * cap_w,
+                       closings_of(problem.outages or NO_OUTAGES, at_s))
     return Case(chosen, world, empty, weighing, timed, comes, schedule, np.full(size, np.inf))
 
 
@@ -327,6 +350,7 @@ class Desk(NamedTuple):
     is_plain : (classes,) whether the index has no room for the class
     in_use : (`RESOURCES`,) milli-GPU, milli-vCPU and MiB that tasks hold
     drawn_mw : (nodes,) milliwatts of each node, if there is a cap
+    num_closed, num_down : (nodes,) outages that close it now, and those for which it is down
     """
 
     weighing: StagedWeights
@@ -337,6 +361,8 @@ class Desk(NamedTuple):
     is_plain: Truths
     in_use: Integers
     drawn_mw: Integers
+    num_closed: Integers
+    num_down: Integers
 
 
 def in_use(empty: State, state: State) -> Integers:
@@ -357,7 +383,8 @@ def desk_of(case: Case) -> Desk:
     is_capped = case.timed.cap_mw < np.inf
     return Desk(case.weighing, world, index, empty_memory(num_classes, num_nodes, num_scores),
                 np.full(1, -1), np.zeros(num_classes, np.bool_), in_use(case.empty.state, world.state),
-                node_milliwatts(world) if is_capped else np.zeros(num_nodes, np.int64))
+                node_milliwatts(world) if is_capped else np.zeros(num_nodes, np.int64),
+                np.zeros(num_nodes, np.int64), np.zeros(num_nodes, np.int64))
 
 
 @njit(cache=True)
@@ -468,3 +495,89 @@ def begin(kernels: Any, desk: Desk, timed: TimedTasks, task: int, now_s: float,
             heappush(ends, (end_s, task))
     if is_due(desk.world):
         price_anew(kernels, desk)
+
+
+@njit(cache=True)
+def jobs_on(timed: TimedTasks, schedule: Schedule, node: int, now_s: float) -> list[int]:
+    """Jobs of which a part runs on a node, and has not ended by now."""
+    jobs = [0]
+    jobs.clear()
+    for task in range(len(schedule.node)):
+        if schedule.node[task] == node and schedule.start_s[task] <= now_s < schedule.end_s[task]:
+            job = timed.first_part[task]
+            if job not in jobs:
+                jobs.append(job)
+    return jobs
+
+
+@njit(cache=True)
+def note_stop(timed: TimedTasks, part: int, now_s: float, waits: bool, schedule: Schedule,
+              lost: list[tuple[int, int, int, float, float]]) -> None:
+    """Write down that a part of a job was stopped, and waits again or has ended; `lost` gets its run in the first case."""
+    end_s = min(schedule.end_s[part], now_s)
+    if not waits:
+        schedule.end_s[part] = end_s
+        return
+    lost.append((part, schedule.node[part], schedule.gpu_mask[part], schedule.start_s[part], end_s))
+    schedule.node[part] = -1
+    schedule.gpu_mask[part] = 0
+    schedule.start_s[part] = np.nan
+    schedule.end_s[part] = np.nan
+    timed.submit_s[part] = now_s
+
+
+@njit(cache=True)
+def count_closing(desk: Desk, timed: TimedTasks, one: int) -> bool:
+    """Count that a node closes or opens; whether it was open, or is."""
+    closings = timed.closings
+    node, sign = closings.node[one], closings.change[one]
+    desk.num_closed[node] += sign
+    desk.num_down[node] += sign * closings.is_down[one]
+    if timed.cap_mw < np.inf:
+        desk.drawn_mw[node] = 0 if desk.num_down[node] > 0 else node_milliwatt(desk.world, node)
+    return bool(desk.num_closed[node] == max(sign, 0))
+
+
+@njit(cache=True)
+def close_and_open(desk: Desk, timed: TimedTasks, one: int, now_s: float, nodes: list[int], back: list[int],
+                   lost: list[tuple[int, int, int, float, float]], running: list[tuple[float, int]],
+                   schedule: Schedule) -> None:
+    """Let a node close or open, and stop what runs there if it is down.
+
+    Parameters
+    ----------
+    desk, timed, schedule, now_s : as `begin`
+    one : of the closings
+    nodes, back : nodes that are left or opened, and jobs that wait again, are added
+    lost : as `note_stop`
+    running : (end by walltime, task) in order, of which those stopped are taken; may be empty
+    """
+    closings = timed.closings
+    node, sign = closings.node[one], closings.change[one]
+    if sign > 0 and closings.is_down[one]:
+        for job in jobs_on(timed, schedule, node, now_s):
+            waits = bool(closings.requeues[one] and timed.place[job] >= 0)
+            part = job
+            while part >= 0:
+                if schedule.end_s[part] > now_s:
+                    until = (schedule.start_s[part] + timed.walltime_s[part], part)
+                    at = place_in(running, until)
+                    if at < len(running):
+                        running.pop(at)
+                    change(desk, timed, part, schedule, -1)
+                    nodes.append(schedule.node[part])
+                note_stop(timed, part, now_s, waits, schedule, lost)
+                part = timed.next_part[part]
+            if waits:
+                back.append(job)
+    if count_closing(desk, timed, one):
+        hide(desk, node, sign)
+        if sign < 0:
+            nodes.append(node)
+
+
+@njit(cache=True)
+def forget_stopped(ends: list[tuple[float, int]], schedule: Schedule) -> None:
+    """Take the ends of runs that were stopped from the top of a heap."""
+    while ends[0][0] < np.inf and schedule.end_s[ends[0][1]] != ends[0][0]:
+        heappop(ends)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from ...cluster import WHOLE_GPU_MILLI
+from ...cluster import WHOLE_GPU_MILLI, empty_state
 from ...lab.arrays import Floats, Texts, Truths
 from ...lab.frames import InputError, advice_on
 from ...lab.jit import interpreted
@@ -24,21 +24,25 @@ from ...meter import amounts_in, coarser, with_edges
 from ...online.inflation import failures_frame
 from ...online.model import Placements, PowerSettings
 from ...online.policies import POLICIES, policy_of
+from ...power import cpu_power_milliwatt, gpu_power_milliwatt
 from ...traces import gpu_requests
 from .bounds import Floors, energy_bounds, floors_of, wait_bound
 from .events import BOOKED, COMPARED, replay
 from .fidelity import FIDELITY, fidelity_of, gpus_over, record_of, room_while_waiting
 from .intervals import CONFIDENCE, Estimate, busy_periods, estimate_over
 from .meter import measure, refused_tasks
+from .outages import Lost, Outages, apart, mean_over
 from .problem import (
     Problem,
     Schedule,
     instances_nobody_has,
     models_without_watts,
     of_jobs,
+    power_of_problem,
     recorded,
     replayable,
     running_at,
+    with_lost,
     with_tasks,
     world_of_problem,
 )
@@ -158,7 +162,16 @@ def replay_cell(problem: Problem, asked: Question, policy: str, backfill: str) -
     with interpreted(is_small(problem, backfill)):
         schedule = replay(problem, policy, seed=asked.seed, backfill=backfill, at_s=asked.at_s,
                           power=asked.power, cap_w=asked.cap_w, slurm=asked.slurm)
-    return pd.DataFrame(schedule._asdict())
+    own, lost = schedule[:4], schedule.lost
+    return pd.DataFrame({name: np.append(one, gone) for name, one, gone in
+                         zip(Lost._fields, (np.full(len(own[0]), -1), *own), lost, strict=True)})
+
+
+def schedule_in(frame: pd.DataFrame) -> Schedule:
+    """Schedule of a frame of `replay_cell`: a row for each task, and then for each lost run, which names its `task`."""
+    own, lost = ([some[name].to_numpy() for name in Lost._fields] for some in (
+        frame[frame["task"] < 0], frame[frame["task"] >= 0]))
+    return Schedule(own[1], own[2], own[3], own[4], Lost(lost[0], lost[1], lost[2], lost[3], lost[4]))
 
 
 def queued(problem: Problem, schedule: Schedule) -> float:
@@ -209,7 +222,7 @@ def schedules_of(problem: Problem, asked: Question, names: Sequence[str], folder
             frames = {(str(name), str(rule)): part for (name, rule), part in
                       done.frame.groupby(["policy", "backfill"], sort=False)}
         for cell, frame in frames.items():
-            schedules[cell] = Schedule(*(np.array(frame[column]) for column in Schedule._fields))
+            schedules[cell] = schedule_in(frame)
 
     others = [name for name in names if name != RECORDED]
     rules: list[tuple[str, str]] = []
@@ -303,11 +316,79 @@ def curve_over(problem: Problem, schedule: Schedule, asked: Question, edges_s: F
     """`measure` between edges, with cost and CO2 of each bin, of the power in a column."""
     fine = measure(problem, schedule, asked.power, with_edges(edges_s, list(tariff[:2])),
                    asked.asleep_after_s, asked.asleep_w)
+    if problem.outages is not None:
+        fine = with_closed(problem, schedule, asked, fine)
     if not np.isfinite(asked.asleep_after_s):
         fine["asleep_w"] = np.nan
     fine["cost"] = amounts_in(fine, tariff.price, paid)
     fine["co2_kg"] = amounts_in(fine, tariff.carbon, paid) / 1000
     return coarser(fine, edges_s, ("cost", "co2_kg"))
+
+
+def idle_watts(problem: Problem, power: PowerSettings) -> tuple[Floats, Floats]:
+    """Watts of the CPUs and of the GPUs of each node without tasks, (nodes,) each."""
+    of_node = power_of_problem(problem, power)
+    empty = empty_state(problem.cluster)
+    with interpreted(True):  # once for each node
+        watts = [(cpu_power_milliwatt(of_node, node, empty.cpu_left_milli[node]) / 1000,
+                  gpu_power_milliwatt(of_node, node, empty.gpu_left_milli[node]) / 1000)
+                 for node in range(len(problem.cluster))]
+    cpu_w, gpu_w = np.array(watts).reshape(-1, 2).T
+    return cpu_w, gpu_w
+
+
+def with_closed(problem: Problem, schedule: Schedule, asked: Question, fine: pd.DataFrame) -> pd.DataFrame:
+    """A curve in which nodes that are down draw nothing, with `closed_gpu`: GPUs of closed nodes that nobody holds.
+
+    Parameters
+    ----------
+    problem, schedule, asked : as `curve_over`
+    fine : as `measure`
+    """
+    assert problem.outages is not None, "there are outages"
+    edges_s = np.append(fine["start_s"].to_numpy(), fine["end_s"].iloc[-1])
+    down, closed = apart(problem.outages.of(problem.outages.is_down)), apart(problem.outages)
+    problem, schedule, _ = with_lost(problem, schedule)
+    fine = fine.copy()
+    saved_w = np.zeros(len(fine))
+    for name, idle_w in zip(("cpu_w", "gpu_w"), idle_watts(problem, asked.power), strict=True):
+        off_w = mean_over(down.from_s, down.until_s, idle_w[down.node], edges_s)
+        fine[name] -= off_w
+        saved_w += off_w
+    fine["eopc_w"] -= saved_w
+    by_node = np.argsort(schedule.node, kind="stable")
+    first = np.searchsorted(schedule.node[by_node], np.arange(len(problem.cluster) + 1))
+    held = [(np.zeros(0), np.zeros(0), np.zeros(0))]
+    for node, from_s, until_s in zip(*closed[:3], strict=True):
+        rows = by_node[first[node]:first[node + 1]]
+        begin_s, end_s = np.maximum(schedule.start_s[rows], from_s), np.minimum(schedule.end_s[rows], until_s)
+        lasts = end_s > begin_s
+        held.append((begin_s[lasts], end_s[lasts], problem.tasks.gpu_demand_milli[rows[lasts]] / WHOLE_GPU_MILLI))
+    begin_s, end_s, gpus = (np.concatenate(column) for column in zip(*held, strict=True))
+    fine["closed_gpu"] = mean_over(closed.from_s, closed.until_s, problem.cluster.num_gpus[closed.node].astype(float),
+                                   edges_s) - mean_over(begin_s, end_s, gpus, edges_s)
+    if np.isfinite(asked.asleep_after_s):
+        fine["asleep_w"] -= asleep_off(problem, schedule, asked, down, edges_s)
+    return fine
+
+
+def asleep_off(problem: Problem, schedule: Schedule, asked: Question, down: Outages, edges_s: Floats) -> Floats:
+    """Watts that nodes which are down would draw if they were only empty, and asleep after a while, (bins,).
+
+    Parameters
+    ----------
+    problem, schedule, asked : as `curve_over`, each run as a task
+    down : spans in which nodes are down
+    edges_s : of the bins
+    """
+    idle_w = np.sum(idle_watts(problem, asked.power), axis=0)
+    empty_s = np.full(len(down.node), edges_s[0])  # since when
+    for one, (node, from_s) in enumerate(zip(down.node, down.from_s, strict=True)):
+        ends_s = schedule.end_s[(schedule.node == node) & (schedule.end_s <= from_s)]
+        empty_s[one] = ends_s.max(initial=edges_s[0])
+    sleeps_s = np.clip(empty_s + asked.asleep_after_s, down.from_s, down.until_s)
+    return (mean_over(down.from_s, sleeps_s, idle_w[down.node], edges_s)
+            + mean_over(sleeps_s, down.until_s, np.full(len(sleeps_s), asked.asleep_w), edges_s))
 
 
 def failures_of(problem: Problem, schedule: Schedule, power: PowerSettings) -> pd.DataFrame:
@@ -570,6 +651,14 @@ def gpu_hours_asked(problem: Problem, until_s: float) -> Floats:
     return of_jobs(problem, problem.tasks.gpu_demand_milli * run_s / (WHOLE_GPU_MILLI * 3600), np.add)
 
 
+def stopped_runs(problem: Problem, schedule: Schedule) -> int:
+    """Runs that an outage stopped, of jobs that waited again or ended there."""
+    _, runs, task = with_lost(problem, schedule)
+    is_short = runs.end_s - runs.start_s < problem.duration_s[task]
+    return len(np.unique(np.stack([task if problem.job is None else problem.job[task], runs.end_s])[:, is_short],
+                         axis=1).T)
+
+
 def summary_of(problem: Problem, outcome: Outcome, waits: Waits,
                bounds: tuple[float, float, float]) -> dict[str, Any]:
     """Row of the summary of one policy; `bounds` are of the mean wait, and of both energies."""
@@ -591,7 +680,9 @@ def summary_of(problem: Problem, outcome: Outcome, waits: Waits,
         "mean_wait_s": wait.mean() if len(wait) else np.nan,
         "p99_wait_s": np.quantile(wait, 0.99) if len(wait) else np.nan,
         "allocated_gpu_h": (curve["allocated_gpu"] * hours).sum(),
-        "stranded_gpu_h": (curve["stranded_gpu"] * hours).sum(), **totals,
+        "stranded_gpu_h": (curve["stranded_gpu"] * hours).sum(),
+        **({"closed_gpu_h": (curve["closed_gpu"] * hours).sum(), "stopped_runs": stopped_runs(problem, outcome.schedule)}
+           if problem.outages is not None and "closed_gpu" in curve else {}), **totals,
         **dict(zip(("bound_mean_wait_s", "bound_energy_kwh", "bound_energy_asleep_kwh"), bounds,
                    strict=True))}
 
@@ -631,11 +722,16 @@ POWER_COLUMNS = ("eopc_w", "cpu_w", "gpu_w", "asleep_w", "cost", "co2_kg")
 
 
 def energies_of(problem: Problem, outcome: Outcome, floors: Floors | None,
-                horizon: tuple[float, float]) -> tuple[float, float]:
-    """Bounds of both energies; NaN if power is unknown or a record wrong."""
+                horizon: tuple[float, float], power: PowerSettings) -> tuple[float, float]:
+    """Bounds of both energies, less what nodes that are down do not draw; NaN if power is unknown or a record wrong."""
     if outcome.findings or not floors:
         return np.nan, np.nan
     awake, asleep = energy_bounds(problem, outcome.schedule, floors, horizon)
+    if problem.outages is not None:
+        down, edges_s = apart(problem.outages.of(problem.outages.is_down)), np.array(horizon)
+        idle_w = np.sum(idle_watts(problem, power), axis=0)[down.node]
+        off_kwh = float(mean_over(down.from_s, down.until_s, idle_w, edges_s)[0]) * float(np.diff(edges_s)[0]) / 3.6e6
+        awake, asleep = max(0.0, awake - off_kwh), max(0.0, asleep - off_kwh)
     return awake, np.nan if outcome.curve["asleep_w"].isna().all() else asleep
 
 
@@ -682,8 +778,9 @@ def compared(problem: Problem, asked: Question, names: Sequence[str], lacking: S
     if asked.at_s is not None:  # policies had to do with what had not ended by then
         before = recorded(problem)
         rows = np.flatnonzero(~(before.end_s <= asked.at_s))
-        schedules = {cell: Schedule(one.node[rows], one.gpu_mask[rows], one.start_s[rows],
-                                    one.end_s[rows]) for cell, one in schedules.items()}
+        schedules = {cell: Schedule(
+            one.node[rows], one.gpu_mask[rows], one.start_s[rows], one.end_s[rows],
+            one.lost._replace(task=np.searchsorted(rows, one.lost.task))) for cell, one in schedules.items()}
         is_pinned = running_at(before, asked.at_s)[rows]
         problem = with_tasks(problem, rows)
     labels = labels_of(names, asked)
@@ -697,7 +794,7 @@ def compared(problem: Problem, asked: Question, names: Sequence[str], lacking: S
     floors = None if lacking else floors_of(problem, asked.power, asked.asleep_w)
     outcomes = {}
     for name, schedule in chosen.items():
-        findings = violations(problem, schedule) if name == RECORDED else iter(())
+        findings = violations(replace(problem, outages=None), schedule) if name == RECORDED else iter(())
         curve = curve_over(problem, schedule, asked, edges_s, tariff)
         if lacking:
             curve = curve.assign(**dict.fromkeys(POWER_COLUMNS, np.nan))
@@ -706,7 +803,7 @@ def compared(problem: Problem, asked: Question, names: Sequence[str], lacking: S
     table = waits_table(problem, waits, {name for name, one in outcomes.items() if one.findings})
     of_all = table[table["by"] == "all"].set_index("policy")["bound_mean_wait_s"]
     summary = [summary_of(problem, outcome, waits[name], (
-        of_all.get(name, np.nan), *energies_of(problem, outcome, floors, horizon)))
+        of_all.get(name, np.nan), *energies_of(problem, outcome, floors, horizon, asked.power)))
         for name, outcome in outcomes.items()]
     differences = [{"policy": name, "against": against, **row} for name in chosen if name != against
                    for row in differences_of((outcomes[name].curve, waits[name]),
@@ -719,11 +816,27 @@ def compared(problem: Problem, asked: Question, names: Sequence[str], lacking: S
     fidelity, in_use = (pd.DataFrame(columns=FIDELITY), pd.DataFrame()) if asked.cap_w is not None else (
         fidelity_over(problem, schedules, is_pinned, asked.at_s))
     about = about_of(asked, list(chosen), horizon, lacking, tariff)
+    if problem.outages is not None:
+        about["closed_h"] = closed_hours(problem, horizon)
+        about["assumptions"].append(
+            "a drained node starts nothing and lets go on what runs; rules that book ahead know of drains. A node that "
+            "is down stops what runs and draws nothing, and nobody knows ahead when or for how long; what is stopped "
+            "begins anew, in its old place in the queue, or ends if outages.csv says requeue = no")
     if len(fidelity) and fidelity["misfit"].iloc[0] > 1:
         about["missing"] = missing_of(problem, asked, outcomes, next(
             one for cell, one in schedules.items() if cell[0] != RECORDED))
     return Comparison(problem, outcomes, pd.DataFrame(summary), table,
                       pd.DataFrame(differences, columns=columns), levers, about, fidelity, in_use, schedules)
+
+
+def closed_hours(problem: Problem, horizon: tuple[float, float]) -> dict[str, float]:
+    """Node hours within a horizon for which nodes were closed: in all, and down."""
+    assert problem.outages is not None, "there are outages"
+    edges_s = np.array(horizon)
+    return {name: float(mean_over(some.from_s, some.until_s, np.ones(len(some.node)), edges_s)[0]
+                        * (horizon[1] - horizon[0]) / 3600)
+            for name, some in (("all", apart(problem.outages)),
+                               ("down", apart(problem.outages.of(problem.outages.is_down))))}
 
 
 def missing_of(problem: Problem, asked: Question, outcomes: Mapping[str, Outcome],

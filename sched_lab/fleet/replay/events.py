@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,22 +17,30 @@ from ...online.model import LASTING, Policy, PowerSettings, World, lacking_of, s
 from ...online.score_index import note_change
 from ..read.dates import seconds_of
 from .case import (
+    FAR,
     Case,
     Desk,
     TimedTasks,
     begin,
     case_of,
     change,
+    close_and_open,
+    count_closing,
+    cpu_left,
     decide_now,
     decide_within,
     desk_of,
     first_gpus,
     first_place,
+    forget_stopped,
+    jobs_on,
     node_among,
     node_milliwatts,
+    note_stop,
     place_in,
     price_anew,
 )
+from .outages import lost_of
 from .problem import Problem, Schedule
 from .rules import check_promises, check_schedule
 from .slurm import OWN_NODES, SlurmQueue, order_of, planner_of, replay_slurm
@@ -174,6 +182,25 @@ def join(timed: TimedTasks, queue: Queue, task: int) -> None:
 
 
 @njit(cache=True)
+def rejoin(timed: TimedTasks, queue: Queue, job: int) -> None:
+    """Let a job that had started wait in the queue of its request again, in its old place."""
+    request = timed.request[job]
+    member = timed.member
+    at = queue.head[request] - 1
+    if queue.head[request] == queue.tail[request]:
+        queue.active[queue.num_active[0]] = request
+        queue.num_active[0] += 1
+    queue.head[request] -= 1
+    while member[at] != job:
+        at -= 1
+    while at < queue.head[request] or (at + 1 < queue.tail[request]
+                                       and timed.place[member[at + 1]] < timed.place[job]):
+        member[at] = member[at + 1]
+        at += 1
+    member[at] = job
+
+
+@njit(cache=True)
 def heads_to_try(desk: Desk, timed: TimedTasks, queue: Queue, nodes: list[int],
                  num_old: int) -> list[tuple[int, int]]:
     """Heap of (place, request): requests that may fit now, which they did not before.
@@ -211,7 +238,7 @@ def forget_empty(queue: Queue, first: int) -> None:
 
 @njit(cache=True)
 def replay_events(kernels: Any, desk: Desk, timed: TimedTasks, queue: Queue, is_first_fit: bool,
-                  schedule: Schedule) -> None:
+                  schedule: Schedule) -> list[tuple[int, int, int, float, float]]:
     """Replay event by event.
 
     Parameters
@@ -220,8 +247,19 @@ def replay_events(kernels: Any, desk: Desk, timed: TimedTasks, queue: Queue, is_
     timed, queue : the tasks; nobody waits yet
     is_first_fit : whether others may start when the first one cannot
     schedule : those that run already; completed
+
+    Returns
+    -------
+    runs that outages stopped, as `note_stop` adds them
     """
     price_anew(kernels, desk)
+    lost = [(0, 0, 0, 0.0, 0.0)]
+    lost.clear()
+    back = [0]  # jobs that wait again
+    running = [(np.inf, -1)]  # who asks for it is Slurm's queue
+    running.clear()
+    done = 0
+    num_closings = len(timed.closings.at_s)
     ends = [(np.inf, -1)]  # heap of those that run, and one that never ends
     for task in range(len(schedule.end_s)):
         if schedule.end_s[task] < np.inf:
@@ -231,18 +269,32 @@ def replay_events(kernels: Any, desk: Desk, timed: TimedTasks, queue: Queue, is_
     nodes = [0]  # that tasks leave at this moment
     arrived = 0
     is_blocked = False
-    while arrived < len(timed.arrival) or ends[0][0] < np.inf:
+    while arrived < len(timed.arrival) or ends[0][0] < np.inf or done < num_closings:
         now_s = ends[0][0]
         if arrived < len(timed.arrival):
             now_s = min(now_s, timed.submit_s[timed.arrival[arrived]])
+        if done < num_closings:
+            now_s = min(now_s, timed.closings.at_s[done])
         nodes.clear()
         while ends[0][0] <= now_s:
             _, task = heappop(ends)
             change(desk, timed, task, schedule, -1)
             nodes.append(schedule.node[task])
+            forget_stopped(ends, schedule)
+        back.clear()
+        while done < num_closings and timed.closings.at_s[done] <= now_s:
+            close_and_open(desk, timed, done, now_s, nodes, back, lost, running, schedule)
+            forget_stopped(ends, schedule)
+            done += 1
+            is_blocked = False
         is_blocked &= len(nodes) == 0
         # so many requests cannot fit unless something ends; under a cap any may
         num_old = 0 if timed.cap_mw < np.inf else queue.num_active[0]
+        for job in back:
+            if is_first_fit:
+                rejoin(timed, queue, job)
+            else:
+                heappush(heads, (timed.place[job], timed.request[job]))
         while arrived < len(timed.arrival) and timed.submit_s[timed.arrival[arrived]] <= now_s:
             task = timed.arrival[arrived]
             arrived += 1
@@ -258,6 +310,7 @@ def replay_events(kernels: Any, desk: Desk, timed: TimedTasks, queue: Queue, is_
             is_blocked = len(heads) > 0
         if is_first_fit:
             forget_empty(queue, num_old if len(nodes) == 0 else 0)
+    return lost
 
 
 @by_reference
@@ -271,6 +324,7 @@ class Profile(NamedTuple):
     from_s : (spells,) when it begins
     cpu_milli, memory_mib, gpu_milli : (spells,), (spells,) and (spells, GPUs) free in it
     num : (spells, limits) tasks with each limit that are there
+    num_closed : (spells,) outages for which nothing may start in it
     spare, num_spare : (spells,) and (1,) spells that belong to no node
     """
 
@@ -281,20 +335,21 @@ class Profile(NamedTuple):
     memory_mib: Integers
     gpu_milli: Integers
     num: Integers
+    num_closed: Integers
     spare: Integers
     num_spare: Integers
 
 
-def empty_profile(empty: World, num_tasks: int) -> Profile:
-    """Profile of empty nodes, with spells for so many tasks: each begins and ends, or is cut."""
-    room = 3 * num_tasks
+def empty_profile(empty: World, num_tasks: int, num_closings: int) -> Profile:
+    """Profile of empty nodes, with spells for so many tasks: each begins and ends, or is cut; and for closings."""
+    room = 3 * num_tasks + num_closings
     num_nodes = len(empty.gpu_model)
     cpu_milli, memory_mib, gpu_milli, num = (
         np.concatenate([left, np.zeros((room, *left.shape[1:]), np.int64)])
         for left in (*empty.state, empty.limits.num))
     size = num_nodes + room
     return Profile(np.arange(num_nodes), np.full(size, -1), np.full(size, -np.inf), cpu_milli,
-                   memory_mib, gpu_milli, num, np.arange(num_nodes, size), np.array([room]))
+                   memory_mib, gpu_milli, num, np.zeros(size, np.int64), np.arange(num_nodes, size), np.array([room]))
 
 
 @njit(cache=True)
@@ -323,7 +378,17 @@ def spell_from(profile: Profile, node: int, moment_s: float) -> int:
     profile.memory_mib[new] = profile.memory_mib[spell]
     profile.gpu_milli[new] = profile.gpu_milli[spell]
     profile.num[new] = profile.num[spell]
+    profile.num_closed[new] = profile.num_closed[spell]
     return int(new)
+
+
+@njit(cache=True)
+def close_from(profile: Profile, node: int, from_s: float, change: int) -> None:
+    """Let one outage more (change 1) or less (-1) close a node from a moment on."""
+    spell = spell_from(profile, node, from_s)
+    while spell >= 0:
+        profile.num_closed[spell] += change
+        spell = profile.after[spell]
 
 
 @njit(cache=True)
@@ -352,7 +417,8 @@ def join_equal(profile: Profile, node: int) -> None:
         if (profile.cpu_milli[spell] == profile.cpu_milli[after]
                 and profile.memory_mib[spell] == profile.memory_mib[after]
                 and (profile.gpu_milli[spell] == profile.gpu_milli[after]).all()
-                and (profile.num[spell] == profile.num[after]).all()):
+                and (profile.num[spell] == profile.num[after]).all()
+                and profile.num_closed[spell] == profile.num_closed[after]):
             profile.after[spell] = profile.after[after]
             set_aside(profile, after)
         else:
@@ -395,7 +461,7 @@ def empty_plan(case: Case, desk: Desk) -> Plan:
     """Plan in which nobody holds anything."""
     num_nodes, num_gpus = case.empty.state.gpu_left_milli.shape
     num_tasks = len(case.comes)
-    return Plan(desk, case.timed, case.schedule, empty_profile(case.empty, num_tasks),
+    return Plan(desk, case.timed, case.schedule, empty_profile(case.empty, num_tasks, len(case.timed.closings.at_s)),
                 np.full(num_nodes, -1), np.full(num_tasks, -1), np.full(num_tasks, np.nan),
                 np.zeros(num_nodes, np.bool_), np.zeros(num_nodes, np.bool_), case.promise_s,
                 np.full(num_tasks, np.nan), np.zeros(num_gpus, np.int64),
@@ -498,7 +564,7 @@ def lacking_in(plan: Plan, task: int, node: int, spell: int) -> int:
 @njit(cache=True)
 def fits_span(plan: Plan, task: int, node: int, spell: int, from_s: float) -> bool:
     """Whether a task can have a node from a moment in a spell on for its walltime."""
-    if lacking_in(plan, task, node, spell) != 0:
+    if plan.profile.num_closed[spell] > 0 or lacking_in(plan, task, node, spell) != 0:
         return False
     asks = plan.timed.asks
     cpu, memory = least_left(plan, node, from_s, from_s + plan.timed.walltime_s[task])
@@ -542,9 +608,10 @@ def show_node(plan: Plan, node: int, from_s: float, until_s: float) -> None:
     for gpu in range(len(plan.gpu_milli)):
         desk.in_use[0] += state.gpu_left_milli[node, gpu] - plan.gpu_milli[gpu]
         state.gpu_left_milli[node, gpu] = plan.gpu_milli[gpu]
-    desk.in_use[1] += state.cpu_left_milli[node] - cpu
+    desk.in_use[1] += cpu_left(desk.world, node) - cpu
     desk.in_use[2] += state.memory_left_mib[node] - memory
-    state.cpu_left_milli[node] = cpu
+    is_closed = plan.profile.num_closed[spell_at(plan.profile, node, from_s)] > 0
+    state.cpu_left_milli[node] = cpu - FAR * is_closed
     state.memory_left_mib[node] = memory
     desk.world.residents[node] = 0
     task = plan.first[node]
@@ -566,7 +633,10 @@ def show_node(plan: Plan, node: int, from_s: float, until_s: float) -> None:
 
 @njit(cache=True)
 def changes_by(plan: Plan, node: int, now_s: float, start_s: float, until_s: float) -> bool:
-    """Whether a task leaves a node until a later span begins, or comes before it ends."""
+    """Whether a task leaves a node until a later span begins, or comes before it ends, or the node opens or closes."""
+    closed = plan.profile.num_closed
+    if (closed[spell_at(plan.profile, node, start_s)] > 0) != (closed[spell_at(plan.profile, node, now_s)] > 0):
+        return True
     task = plan.first[node]
     while task >= 0:
         if plan.until_s[task] <= start_s or now_s < plan.schedule.start_s[task] < until_s:
@@ -919,16 +989,61 @@ def pass_moment(plan: Plan, now_s: float, waiting: list[int],
 
 
 @njit(cache=True)
-def replay_booked(kernels: Any, plan: Plan, is_easy: bool) -> None:
+def close_booked(plan: Plan, one: int, now_s: float, back: list[int],
+                 lost: list[tuple[int, int, int, float, float]], moments: list[tuple[float, int]]) -> None:
+    """As `close_and_open`, on spells; the ends of what is stopped are no moments any more."""
+    timed, schedule = plan.timed, plan.schedule
+    closings = timed.closings
+    node, sign = closings.node[one], closings.change[one]
+    count_closing(plan.desk, timed, one)
+    if closings.is_down[one]:
+        close_from(plan.profile, node, now_s, sign)
+    if closings.is_down[one] and sign > 0:
+        for job in jobs_on(timed, schedule, node, now_s):
+            waits = bool(closings.requeues[one] and timed.place[job] >= 0)
+            part = job
+            while part >= 0:
+                there = schedule.node[part]
+                if schedule.end_s[part] > now_s:
+                    moments.remove((schedule.end_s[part], part))
+                    give_back(plan, part, now_s)
+                note_stop(timed, part, now_s, waits, schedule, lost)
+                show_node(plan, there, now_s, now_s)
+                part = timed.next_part[part]
+            if waits:
+                back.append(job)
+        heapify(moments)
+    plan.has_ended[node] |= sign < 0
+    show_node(plan, node, now_s, now_s)
+
+
+@njit(cache=True)
+def replay_booked(kernels: Any, plan: Plan, is_easy: bool) -> list[tuple[int, int, int, float, float]]:
     """Replay with bookings: for all who wait, or only for the first of them (EASY).
+
+    A drain is known ahead: nothing is booked to start in it. When a node goes down or comes back,
+    which nobody knew, all who wait are booked anew.
 
     Parameters
     ----------
     kernels, plan : the policy's scores; what decides, and all who hold something at the beginning
     is_easy : whether only the first is booked
+
+    Returns
+    -------
+    runs that outages stopped, as `note_stop` adds them
     """
     timed = plan.timed
     schedule = plan.schedule
+    lost = [(0, 0, 0, 0.0, 0.0)]
+    lost.clear()
+    back = [0]  # jobs that wait again
+    closings = timed.closings
+    num_closings = len(closings.at_s)
+    done = 0
+    for one in range(num_closings):
+        if not closings.is_down[one]:
+            close_from(plan.profile, closings.node[one], closings.at_s[one], closings.change[one])
     moments = [(np.inf, -1)]
     for task in range(len(schedule.node)):
         if schedule.node[task] >= 0:
@@ -939,14 +1054,32 @@ def replay_booked(kernels: Any, plan: Plan, is_easy: bool) -> None:
     waiting.clear()
     arrived = 0
     head = -1
-    while arrived < len(timed.arrival) or moments[0][0] < np.inf:
+    while arrived < len(timed.arrival) or moments[0][0] < np.inf or done < num_closings:
         now_s = moments[0][0]
         if arrived < len(timed.arrival):
             now_s = min(now_s, timed.submit_s[timed.arrival[arrived]])
+        back.clear()
+        is_anew = False
+        if done < num_closings:
+            now_s = min(now_s, closings.at_s[done])
+            one = done
+            while one < num_closings and closings.at_s[one] <= now_s:
+                is_anew |= closings.is_down[one]
+                one += 1
+        for position in waiting if is_anew else waiting[:0]:
+            give_up_parts(plan, timed.task_at[position], -1, now_s)
+        while done < num_closings and closings.at_s[done] <= now_s:
+            close_booked(plan, done, now_s, back, lost, moments)
+            done += 1
         pass_moment(plan, now_s, waiting, moments)
+        if is_anew:
+            head = -1
+            plan.is_freer[:] = False
         if not is_easy and plan.is_freer.any():
             move_up(kernels, plan, now_s, waiting, moments)
-        num_before = len(waiting)
+        num_before = 0 if is_anew else len(waiting)
+        for job in back:
+            waiting.insert(place_in(waiting, timed.place[job]), timed.place[job])
         while arrived < len(timed.arrival) and timed.submit_s[timed.arrival[arrived]] == now_s:
             place_in_queue = timed.place[timed.arrival[arrived]]
             position = place_in(waiting, place_in_queue)
@@ -957,6 +1090,7 @@ def replay_booked(kernels: Any, plan: Plan, is_easy: bool) -> None:
             head = serve_easily(kernels, plan, now_s, waiting, head, moments)
         else:
             book_line(kernels, plan, now_s, waiting, num_before, moments)
+    return lost
 
 
 def simulate(case: Case, backfill: str, problem: Problem | None = None,
@@ -974,15 +1108,15 @@ def simulate(case: Case, backfill: str, problem: Problem | None = None,
     with quiet():
         if backfill == "slurm" and problem is not None:
             zero_s = seconds_of(problem.zero or "") or 0.0
-            replay_slurm(kernels, planner_of(desk, timed, order_of(problem, timed, slurm),
-                                             case.schedule, slurm, zero_s))
+            lost = replay_slurm(kernels, planner_of(desk, timed, order_of(problem, timed, slurm),
+                                                    case.schedule, slurm, zero_s))
         elif backfill in BOOKED:
-            replay_booked(kernels, empty_plan(case, desk), backfill == "easy")
+            lost = replay_booked(kernels, empty_plan(case, desk), backfill == "easy")
         else:
             first = np.flatnonzero(np.diff(timed.request[timed.member], prepend=-1))
             queue = Queue(first, first.copy(), np.zeros_like(first), np.zeros(1, np.int64))
-            replay_events(kernels, desk, timed, queue, backfill == "first-fit", case.schedule)
-    return case.schedule
+            lost = replay_events(kernels, desk, timed, queue, backfill == "first-fit", case.schedule)
+    return case.schedule._replace(lost=lost_of(lost))
 
 
 def check_options(case: Case, backfill: str, cap_w: float | None) -> None:

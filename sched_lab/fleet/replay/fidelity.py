@@ -15,7 +15,7 @@ from ...cluster import empty_state
 from ...lab.arrays import Floats, Integers, Texts
 from ...traces import admits
 from .bounds import demand_over
-from .problem import Problem, Schedule, is_part
+from .problem import Problem, Schedule, is_part, with_lost
 
 __all__ = ['record_of', 'gpus_over', 'fidelity_of', 'room_while_waiting']
 
@@ -49,6 +49,7 @@ def gpus_over(problem: Problem, schedule: Schedule, edges_s: Floats) -> Floats:
     problem, schedule : what ran when
     edges_s : (bins + 1,) ascending
     """
+    problem, schedule, _ = with_lost(problem, schedule)
     span = float(edges_s[0]), float(edges_s[-1])
     length_s, milli = demand_over(schedule, problem.tasks.gpu_demand_milli, span)
     at_s = span[0] + np.append(0.0, np.cumsum(length_s))

@@ -12,7 +12,7 @@ import pandas as pd
 
 from ...lab.jit import by_reference, interpreted, njit
 from ...lab.arrays import Floats, Integers, Truths
-from .problem import Problem, Schedule, world_of_problem
+from .problem import Problem, Schedule, with_lost, world_of_problem
 from ...holdings import Holdings
 from ...meter import (BUSY_NODES, CPU_W, GPU_W, OWN, RUNNING, SAVED_W, WAITING, Bins,
                              Moments, Sleep, Tally, change, note_empty, pass_time, set_share,
@@ -118,7 +118,8 @@ def measure(problem: Problem, schedule: Schedule, power: PowerSettings, edges_s:
 
     Parameters
     ----------
-    problem, schedule : cluster and tasks, and when each ran where; a wrong record is measured too
+    problem, schedule : cluster and tasks, and when each ran where, also in runs that an outage
+        stopped; a wrong record is measured too
     power : how nodes draw power
     edges_s : (bins + 1,) ascending ends of the bins, seconds
     asleep_after_s : how long a node is empty before it sleeps; infinity: it never does
@@ -134,6 +135,7 @@ def measure(problem: Problem, schedule: Schedule, power: PowerSettings, edges_s:
     ------
     InputError : a GPU or CPU model has no watts; the edges do not ascend
     """
+    problem, schedule, _ = with_lost(problem, schedule)
     sleep = sleep_of(asleep_after_s, asleep_w)
     edges_s = np.array(edges_s, float)
     world, class_of = world_of_problem(problem, power)

@@ -49,6 +49,7 @@ from ..read.tables import (
     note_rows,
     profile_shown,
 )
+from .outages import NONE_LOST, Lost, Outages
 
 __all__ = ['Problem', 'Schedule', 'problem_of']
 
@@ -87,6 +88,7 @@ class Problem:
     fixed : (tasks,) why nobody should stop a task that runs; empty if nothing speaks against it,
         None if nothing is known
     row : (tasks,) place in the table that each comes from; None if from none
+    outages : when nodes are drained or down; None if never
     """
 
     cluster: Cluster
@@ -113,6 +115,7 @@ class Problem:
     walltime_s: Floats | None = None
     row: Integers | None = None
     lacking_parts: Integers | None = None
+    outages: Outages | None = None
 
     def grouped(self) -> Cluster:
         """The cluster with placement groups for CPU models: Cond. 4 is then that of placement."""
@@ -143,7 +146,7 @@ def with_tasks(problem: Problem, rows: Integers) -> Problem:
             some[field.name] = value.take(rows)
         elif isinstance(value, Instances):
             some[field.name] = value._replace(need=value.need[rows])
-        elif isinstance(value, np.ndarray) and field.name != "group":
+        elif isinstance(value, np.ndarray) and field.name != "group":  # nor are outages of tasks
             some[field.name] = value[rows]
     return replace(problem, **some)
 
@@ -181,12 +184,47 @@ class Schedule(NamedTuple):
     node : (tasks,) row of the cluster; -1 if never started
     gpu_mask : (tasks,) GPUs as a bit mask
     start_s, end_s : (tasks,) nan if never started; an end is inf if the task does not end
+    lost : runs before that, which outages stopped
     """
 
     node: Integers
     gpu_mask: Integers
     start_s: Floats
     end_s: Floats
+    lost: Lost = NONE_LOST
+
+
+def with_lost(problem: Problem, schedule: Schedule) -> tuple[Problem, Schedule, Integers]:
+    """Problem and schedule in which each lost run is a task of its own, and whose run each row is, (rows,).
+
+    The runs of a task stand together, in order; the next waits since the one before it was stopped.
+    """
+    size, lost = len(schedule.node), schedule.lost
+    if not len(lost.task):
+        return problem, schedule, np.arange(size)
+    task = np.append(np.arange(size), lost.task)
+    start_s = np.append(np.where(schedule.node >= 0, schedule.start_s, np.inf), lost.start_s)
+    rows = np.lexsort((start_s, task))
+    task = task[rows]
+    stop_s = np.append(np.full(size, np.inf), stop_of(problem, lost))[rows]
+    node, gpu_mask, start_s, end_s = (np.append(own, gone)[rows] for own, gone in
+                                      zip(schedule[:4], lost[1:], strict=True))
+    runs = Schedule(node, gpu_mask, start_s, end_s)
+    more = with_tasks(problem, task)
+    is_next = np.append(False, task[1:] == task[:-1])
+    more = replace(more, submit_s=np.where(is_next, np.append(np.nan, stop_s[:-1]), more.submit_s),
+                   duration_s=np.where(np.isfinite(stop_s), runs.end_s - runs.start_s, more.duration_s))
+    if more.job is not None:
+        _, job = np.unique(np.stack([more.job, stop_s]), axis=1, return_inverse=True)
+        more = replace(more, job=job.ravel())
+    return more, runs, task
+
+
+def stop_of(problem: Problem, lost: Lost) -> Floats:
+    """When the job of each lost run was stopped, (runs,): with the last of the parts that began with it."""
+    job = lost.task if problem.job is None else problem.job[lost.task]
+    begun = pd.DataFrame({"job": job, "start_s": lost.start_s, "end_s": lost.end_s})
+    return np.asarray(begun.groupby(["job", "start_s"])["end_s"].transform("max"))
 
 
 @dataclass
@@ -580,10 +618,11 @@ def as_in_the_past(tables: ClusterTables) -> ClusterTables:
     tasks = tables.tasks
     has_ended = tasks["end_s"].notna() & tasks["start_s"].notna()
     served = set(tasks["node"][has_ended]) - {""}
+    told = set() if tables.outages is None else set(tables.outages["node"])
     rows, open_taints = [], tables.nodes["taints"].copy()
     for row, (name, text) in enumerate(zip(tables.nodes["name"], tables.nodes["taints"],
                                            strict=True)):
-        taints = json_of(text, list) if name in served else None
+        taints = json_of(text, list) if name in served | told else None
         left = [one for one in taints or () if not (
             isinstance(one, dict) and str(one.get("key", "")).startswith(OF_NOW))]
         if taints and len(left) < len(taints):
@@ -593,7 +632,8 @@ def as_in_the_past(tables: ClusterTables) -> ClusterTables:
         return tables
     ledger = Ledger()
     note_rows(ledger, "nodes.csv", rows, "interpreted", "closed when the dump was made (drained, "
-              "cordoned or down), and tasks came and went there before: open in all of the replay")
+              "cordoned or down), and tasks came and went there before: open in all of the replay"
+              + (" but where outages.csv says otherwise" if told else ""))
     lines = pd.concat([tables.ledger, ledger.frame()], ignore_index=True)
     return replace(tables, nodes=tables.nodes.assign(taints=open_taints),
                    ledger=lines.astype(tables.ledger.dtypes))
@@ -929,6 +969,7 @@ def problem_of(tables: ClusterTables) -> Problem:
     has_limits = bool(is_limited.any())
     number = np.where(job == "", np.arange(len(job)), len(job) + pd.factorize(job)[0])[row]
     whole, number = np.unique(number, return_inverse=True)
+    outages = None if tables.outages is None else outages_of(tables.outages, cluster.name, ledger)
     return Problem(
         cluster, tasks_of(draft, demands, parts, specs), group, times.submit_s[row],
         times.duration_s[row], times.start_s[row], node, gpu_mask, user, queue, priority,
@@ -938,7 +979,33 @@ def problem_of(tables: ClusterTables) -> Problem:
         times.replayable[row],
         stock and Instances(demands.needs.profiles, demands.needs.counts[row], stock.room),
         fixed if (fixed != "").any() else None, None if len(whole) == len(number) else number,
-        None if walltime_s is None else walltime_s[row], row, lacking_parts if lacking_parts.any() else None)
+        None if walltime_s is None else walltime_s[row], row, lacking_parts if lacking_parts.any() else None,
+        outages)
+
+
+def outages_of(rows: pd.DataFrame, names: Texts, ledger: Ledger) -> Outages | None:
+    """Outages of the nodes of a problem, in the order in which they begin; None if there are none.
+
+    Parameters
+    ----------
+    rows : as `read_outages` gives them
+    names : of the nodes
+    ledger : where it is noted what they do
+    """
+    row_of = {name: row for row, name in enumerate(names)}
+    node = np.array([row_of.get(name, -1) for name in rows["node"]], np.int64)
+    is_down, waits_again = (rows["kind"] == "down").to_numpy(), (rows["requeue"] != "no").to_numpy()
+    for is_so, what, reason in (
+            (node < 0, "left out", "the node is not in the problem"),
+            ((node >= 0) & ~is_down, "interpreted", "drained: nothing starts there, and what runs goes on"),
+            ((node >= 0) & is_down & waits_again, "interpreted", "down: what runs is stopped, and waits again"),
+            ((node >= 0) & is_down & ~waits_again, "interpreted", "down: what runs ends there")):
+        note_rows(ledger, "outages.csv", np.flatnonzero(is_so) + 2, what, reason)
+    from_s, until_s = (np.rint(rows[name].to_numpy(float) * TICKS) / TICKS for name in ("start", "end"))
+    kept = np.flatnonzero((node >= 0) & ~(until_s <= from_s))
+    kept = kept[np.argsort(from_s[kept], kind="stable")]
+    until_s = np.where(np.isnan(until_s), np.inf, until_s)
+    return Outages(node, from_s, until_s, is_down, waits_again).of(kept) if len(kept) else None
 
 
 def replayable(problem: Problem) -> Problem:

@@ -365,7 +365,8 @@ def said_of(row: pd.Series) -> str:
         count = abs(int(choice))
         return f"{count:,} node{'s' if count > 1 else ''} {'fewer' if choice.startswith('-') else 'more'}"
     return {"queue": f"backfill {choice}", "placement": f"placement by {choice}", "walltimes": "walltimes half as wrong",
-            "sleep": f"sleep after {choice} min", "cap": f"a cap of {choice} W"}[str(row["lever"])]
+            "sleep": f"sleep after {choice} min", "cap": f"a cap of {choice} W",
+            "outages": "no outages"}[str(row["lever"])]
 
 
 def change_in(row: pd.Series, base: pd.Series, objective: str) -> Difference:
@@ -657,6 +658,22 @@ def parts_sentence(reading: Reading) -> list[str]:
             f"and its parts start together{said}."]
 
 
+def outage_sentence(reading: Reading) -> list[str]:
+    """For how long nodes were closed, how much of the open ones was in use, and what was stopped."""
+    closed_h = reading.comparison.about.get("closed_h")
+    if closed_h is None:
+        return []
+    base = reading.against
+    curve = reading.comparison.outcomes[base].curve
+    hours = float((curve["end_s"] - curve["start_s"]).sum() / 3600)
+    gpu_h = reading.comparison.problem.cluster.num_gpus.sum() * hours - reading.value(base, "closed_gpu_h")
+    share = f", and {percent(reading.value(base, 'allocated_gpu_h') / gpu_h)} of the GPUs of open nodes were in use" if gpu_h else ""
+    stopped = [f"{count:,.0f} runs under {name}" for name, count in reading.values("stopped_runs").items() if count]
+    return [f"Nodes were closed for {rounded(closed_h['all'])} node hours, {rounded(closed_h['all'] - closed_h['down'])} "
+            f"drained and {rounded(closed_h['down'])} down{share} under {base}."
+            + (f" Nodes that went down stopped {together(stopped)}." if stopped else "")]
+
+
 SHORT_S = 7 * 86400  # of data, for intervals
 
 
@@ -669,7 +686,8 @@ def answer_of(reading: Reading) -> list[Part]:
             *([lever_sentence(reading.comparison)] if is_named else [])]
     if not reading.others:
         refused = [words] if (words := refused_sentence(reading.comparison.summary)) else []
-        return [*lead, only_sentence(reading), *refused, *parts_sentence(reading), *bound_sentence(reading)]
+        return [*lead, only_sentence(reading), *refused, *parts_sentence(reading), *outage_sentence(reading),
+                *bound_sentence(reading)]
     lead += [energy_sentence(reading), served_sentence(reading)]
     rest = [wait_sentence(reading), waste_sentence(reading), *bound_sentence(reading)]
     confidence = 100 * reading.comparison.about.get("confidence", 0.95)
@@ -684,7 +702,7 @@ def answer_of(reading: Reading) -> list[Part]:
     if span_s < SHORT_S:
         note += f" Intervals from {duration(span_s)} are too narrow."
     record = ["recorded is what really ran."] if "recorded" in reading.names else []
-    record += parts_sentence(reading)
+    record += [*parts_sentence(reading), *outage_sentence(reading)]
     return [" ".join(lead), " ".join(rest),
             [policy_line(reading, name) for name in reading.others], " ".join([note, *record])]
 
@@ -876,6 +894,7 @@ MEANINGS = {
     "mean_wait_s": "mean of the seconds from submission to start",
     "p99_wait_s": "exceeded by 1 % of them", "allocated_gpu_h": "GPU hours that tasks held",
     "stranded_gpu_h": "free, but of no use for want of CPU",
+    "closed_gpu_h": "of closed nodes, while nobody held them", "stopped_runs": "of nodes that went down",
     "energy_kwh": "integral of the power", "energy_asleep_kwh": "with empty nodes asleep",
     "bound_mean_wait_s": "no scheduler waits less", "bound_energy_kwh": "no scheduler draws less",
     "bound_energy_asleep_kwh": "nor less than this, with empty nodes asleep"}

@@ -24,6 +24,7 @@ from ...online.model import (
     all_admitted,
 )
 from .case import (
+    FAR,
     Case,
     TimedTasks,
     case_of,
@@ -31,9 +32,11 @@ from .case import (
     fits_together,
     hold,
     node_among,
+    node_milliwatts,
     parts_of_jobs,
 )
-from .problem import Problem, Schedule, power_of_problem, recorded, running_at
+from .outages import Closings
+from .problem import Problem, Schedule, power_of_problem, recorded, running_at, with_lost
 
 __all__ = ['check_schedule', 'violations']
 
@@ -160,6 +163,46 @@ def limit_violations(problem: Problem, schedule: Schedule) -> Iterator[tuple[int
                              f"{problem.tasks.name[task]} allows no more")
 
 
+def outage_violations(problem: Problem, schedule: Schedule, ran: Truths, full_s: Floats,
+                      at_s: float | None = None) -> Iterator[str]:
+    """Tasks that start on a closed node or run on one that is down, and runs that end early for no reason.
+
+    Parameters
+    ----------
+    problem, schedule : each run as a task (`with_lost`)
+    ran : (runs,) those of tasks that ran before, which wait no more when they are stopped
+    full_s : (runs,) how long each would have run
+    at_s : as in `replay`; who ran then by the record is not stopped by an outage from before
+    """
+    if problem.outages is None:
+        return
+    names, node_names = problem.tasks.name, problem.cluster.name
+    order = np.argsort(schedule.node, kind="stable")
+    stopped_by: dict[tuple[int, float], bool] = {}
+    for node, from_s, until_s, is_down, requeues in zip(*map(np.ndarray.tolist, problem.outages), strict=True):
+        rows = order[slice(*np.searchsorted(schedule.node[order], [node, node + 1]))]
+        start_s, end_s = schedule.start_s[rows], schedule.end_s[rows]
+        for task in rows[(start_s >= from_s) & (start_s < until_s) & ~ran[rows]].tolist():
+            yield (f"outage: task {names[task]} starts at {schedule.start_s[task]} s on node "
+                   f"{node_names[node]}, which is closed from {from_s} s until {until_s} s")
+        if is_down and (at_s is None or from_s > at_s):
+            stopped_by.setdefault((node, from_s), requeues)
+            for task in rows[(start_s < from_s) & (end_s > from_s)].tolist():
+                yield (f"outage: task {names[task]} runs on node {node_names[node]} when it goes down, "
+                       f"at {from_s} s")
+    is_short = (schedule.node >= 0) & (schedule.end_s - schedule.start_s < full_s)
+    is_lost = problem.duration_s < full_s
+    job = np.arange(len(ran)) if problem.job is None else problem.job
+    stop_s = np.full(job.max(initial=-1) + 1, np.nan)
+    for task in np.flatnonzero(is_short).tolist():
+        requeues = stopped_by.get((int(schedule.node[task]), float(schedule.end_s[task])))
+        if requeues is not None and (requeues and not ran[task]) == is_lost[task]:
+            stop_s[job[task]] = schedule.end_s[task]
+    for task in np.flatnonzero(is_short & (schedule.end_s != stop_s[job])).tolist():
+        yield (f"outage: task {names[task]} ends at {schedule.end_s[task]} s before its time, and no node of its "
+               f"job goes down{' so that it waits again' if is_lost[task] else ''}")
+
+
 def record_violations(problem: Problem, schedule: Schedule, before: Schedule,
                       at_s: float) -> Iterator[str]:
     """Tasks of the time before a moment that are not where they were by the record, `before`."""
@@ -174,29 +217,47 @@ def record_violations(problem: Problem, schedule: Schedule, before: Schedule,
             yield f"record: task {problem.tasks.name[task]} {words}, at {at_s} s"
 
 
-def violations(problem: Problem, schedule: Schedule, ran: Truths | None = None) -> Iterator[str]:
+def violations(problem: Problem, schedule: Schedule, ran: Truths | None = None,
+               at_s: float | None = None) -> Iterator[str]:
     """Sentences about times and places that cannot be, whoever made the schedule.
 
     Parameters
     ----------
-    problem, schedule : as `check_schedule`
+    problem, schedule, at_s : as `check_schedule`
     ran : as `place_violations`; None for nobody
     """
+    full_s = problem.duration_s
+    problem, schedule, task = with_lost(problem, schedule)
+    before = np.zeros(len(task), bool) if ran is None else ran[task]
+    if problem.outages is not None:
+        yield from outage_violations(problem, schedule, before, full_s[task], at_s)
+        is_stopped = schedule.end_s - schedule.start_s < problem.duration_s  # as it has been checked
+        problem = replace(problem, duration_s=np.where(is_stopped, schedule.end_s - schedule.start_s,
+                                                       problem.duration_s))
     yield from time_violations(problem, schedule)
-    yield from place_violations(problem, schedule,
-                                np.zeros(len(schedule.node), bool) if ran is None else ran)
+    yield from place_violations(problem, schedule, before)
     for _, sentence in chain(capacity_violations(problem, schedule), limit_violations(problem, schedule)):
         yield sentence
 
 
+def down_at(problem: Problem, moment_s: float) -> Integers:
+    """Nodes that are down at a moment."""
+    if problem.outages is None:
+        return np.zeros(0, np.int64)
+    node, from_s, until_s, is_down, _ = problem.outages
+    return np.unique(node[is_down & (from_s <= moment_s) & (moment_s < until_s)])
+
+
 def cap_violations(problem: Problem, schedule: Schedule, power: PowerSettings, cap_w: float,
-                   comes: Truths) -> Iterator[str]:
+                   comes: Truths, idle_mw: Integers) -> Iterator[str]:
     """The first moment at which tasks start and the nodes then draw more than a cap.
 
     Parameters
     ----------
-    problem, schedule, power, cap_w : as `check_schedule`
-    comes : (tasks,) whether its start was decided, not recorded
+    problem, schedule : each run as a task (`with_lost`)
+    power, cap_w : as `check_schedule`
+    comes : (runs,) whether its start was decided, not recorded
+    idle_mw : (nodes,) what each draws without tasks, unless it is down
     """
     ran = np.flatnonzero(schedule.node >= 0)
     held = Holdings(schedule.node[ran], schedule.gpu_mask[ran], problem.tasks.gpu_milli[ran],
@@ -209,12 +270,15 @@ def cap_violations(problem: Problem, schedule: Schedule, power: PowerSettings, c
     then_mw = drawn_mw[np.append(first[1:], len(drawn_mw)) - 1]
     last = np.full(len(at_s), -1)
     last[np.searchsorted(at_s, moments.at_s[starts])] = ran[moments.row[starts]]
-    for one in np.flatnonzero((last >= 0) & (then_mw > 1000 * cap_w))[:1].tolist():
-        yield (f"cap: {then_mw[one] / 1000:,.10g} W of {cap_w:,.10g} W from {at_s[one]} s on, "
-               f"with task {problem.tasks.name[last[one]]}")
+    for one in np.flatnonzero((last >= 0) & (then_mw > 1000 * cap_w)).tolist():
+        drawn = then_mw[one] - idle_mw[down_at(problem, at_s[one])].sum()
+        if drawn > 1000 * cap_w:
+            yield (f"cap: {drawn / 1000:,.10g} W of {cap_w:,.10g} W from {at_s[one]} s on, "
+                   f"with task {problem.tasks.name[last[one]]}")
+            return
 
 
-END, ARRIVAL, START = range(3)
+END, CLOSING, ARRIVAL, START = range(4)
 OVERTAKEN = -2
 NOTHING = -1
 LATE = -3
@@ -222,7 +286,7 @@ NOWHERE, AT_ORDER, AT_NODES, AT_PROMISE = range(4)
 
 
 class Happenings(NamedTuple):
-    """(happenings,) time, what (end, arrival or start) and which task, in order."""
+    """(happenings,) time, what (end, closing, arrival or start) and which task or closing, in order."""
 
     time_s: Floats
     what: Integers
@@ -236,12 +300,22 @@ def happenings_of(case: Case) -> Happenings:
     started = np.flatnonzero(schedule.node >= 0)
     held = started[schedule.end_s[started] > schedule.start_s[started]]
     ended = held[np.isfinite(schedule.end_s[held])]
-    time_s = np.concatenate([schedule.end_s[ended], case.timed.submit_s[order],
+    closing_s = case.timed.closings.at_s
+    time_s = np.concatenate([schedule.end_s[ended], closing_s, case.timed.submit_s[order],
                              schedule.start_s[started]])
-    what = np.repeat([END, ARRIVAL, START], [len(ended), len(order), len(started)])
+    what = np.repeat([END, CLOSING, ARRIVAL, START], [len(ended), len(closing_s), len(order), len(started)])
     by_time = np.lexsort((what, time_s))
     return Happenings(time_s[by_time], what[by_time],
-                      np.concatenate([ended, order, started])[by_time])
+                      np.concatenate([ended, np.arange(len(closing_s)), order, started])[by_time])
+
+
+@njit(cache=True)
+def shut(world: World, closings: Closings, one: int, num_closed: Integers, sign: int) -> None:
+    """Let a node close or open (sign 1), or take that back (-1): nothing has room on one that is closed."""
+    node, change = closings.node[one], sign * closings.change[one]
+    num_closed[node] += change
+    if num_closed[node] == max(change, 0):
+        world.state.cpu_left_milli[node] -= change * FAR
 
 
 @njit(cache=True)
@@ -256,13 +330,19 @@ def node_of_job(world: World, timed: TimedTasks, job: int, nodes: list[int]) -> 
 
 @njit(cache=True)
 def promised_start(world: World, timed: TimedTasks, job: int, running: list[int],
-                   schedule: Schedule, now_s: float) -> float:
-    """First moment at which a job fits if all that run go on for their walltimes; inf if never."""
+                   schedule: Schedule, now_s: float, closed: int, num_closed: Integers) -> float:
+    """First moment at which a job fits if all that run go on for their walltimes; inf if never.
+
+    Nodes close and open as they are known to, for drains; so many of the closings are over, and
+    `num_closed` (nodes,) outages last now.
+    """
     there = [(np.inf, -1)]
     for other in running:
         heappush(there, (schedule.start_s[other] + timed.walltime_s[other], other))
     left = [0]
     left.clear()
+    closings = timed.closings
+    one = closed
     at_s = now_s
     nodes = list(range(len(world.gpu_model)))  # of which something has been left since the last look
     while at_s < np.inf:
@@ -270,6 +350,15 @@ def promised_start(world: World, timed: TimedTasks, job: int, running: list[int]
             break
         nodes.clear()
         at_s = there[0][0]
+        while one < len(closings.at_s) and closings.is_down[one]:
+            one += 1
+        if one < len(closings.at_s):
+            at_s = min(at_s, closings.at_s[one])
+        while one < len(closings.at_s) and closings.at_s[one] == at_s:
+            if not closings.is_down[one]:
+                shut(world, closings, one, num_closed, 1)
+                nodes.append(closings.node[one])
+            one += 1
         while there[0][0] == at_s < np.inf:
             _, other = heappop(there)
             hold(world, timed, other, schedule, -1)
@@ -277,6 +366,9 @@ def promised_start(world: World, timed: TimedTasks, job: int, running: list[int]
             nodes.append(schedule.node[other])
     for other in left:
         hold(world, timed, other, schedule, 1)
+    for back in range(one - 1, closed - 1, -1):
+        if not closings.is_down[back]:
+            shut(world, closings, back, num_closed, -1)
     return at_s
 
 
@@ -307,6 +399,9 @@ def retrace(world: World, timed: TimedTasks, happenings: Happenings, schedule: S
     promise_s = np.inf
     running = [0]
     running.clear()
+    closed = 0
+    num_closed = np.zeros(len(world.gpu_model), np.int64)
+    has_failed = False
     for n in range(len(happenings.task)):
         task = happenings.task[n]
         now_s = happenings.time_s[n]
@@ -314,7 +409,13 @@ def retrace(world: World, timed: TimedTasks, happenings: Happenings, schedule: S
             nodes.clear()
             last = -1
             first = len(timed.task_at)
-        if happenings.what[n] == ARRIVAL:
+            has_failed = False
+        if happenings.what[n] == CLOSING:
+            shut(world, timed.closings, task, num_closed, 1)
+            closed += 1
+            has_failed |= timed.closings.is_down[task]
+            nodes.append(timed.closings.node[task])
+        elif happenings.what[n] == ARRIVAL:
             heappush(waiting, timed.place[task])
             first = min(first, timed.place[task])
         elif happenings.what[n] == END:
@@ -330,7 +431,7 @@ def retrace(world: World, timed: TimedTasks, happenings: Happenings, schedule: S
                     running.append(task)
         is_over = n + 1 == len(happenings.task) or happenings.time_s[n + 1] > now_s
         while len(waiting) > 0 and is_over and schedule.start_s[timed.task_at[waiting[0]]] <= now_s:
-            if waiting[0] == head and first > head and now_s > promise_s:
+            if waiting[0] == head and first > head and now_s > promise_s and not has_failed:
                 return now_s, timed.task_at[head], LATE
             heappop(waiting)
         if looks != NOWHERE and is_over and len(waiting) > 0:
@@ -341,10 +442,10 @@ def retrace(world: World, timed: TimedTasks, happenings: Happenings, schedule: S
                 node = node_of_job(world, timed, task, every if is_new else nodes)
             head = waiting[0]
             if looks == AT_PROMISE:
-                if is_new or first < head:
+                if is_new or first < head or has_failed:
                     promise_s = np.inf
                     if timed.walltime_s[task] > 0:  # who asks for no time can have none set aside
-                        promise_s = promised_start(world, timed, task, running, schedule, now_s)
+                        promise_s = promised_start(world, timed, task, running, schedule, now_s, closed, num_closed)
                 if now_s >= promise_s:
                     return now_s, task, LATE
                 continue
@@ -429,18 +530,23 @@ def faults(problem: Problem, schedule: Schedule, backfill: str | None, at_s: flo
         yield from violations(problem, schedule)
     else:
         before = recorded(problem)
-        yield from violations(problem, schedule, running_at(before, at_s))
+        yield from violations(problem, schedule, running_at(before, at_s), at_s)
         yield from record_violations(problem, schedule, before, at_s)
     if backfill is None and cap_w is None:
         return
+    submit_s = problem.submit_s
+    problem, schedule, task = with_lost(problem, schedule)
     if backfill is not None and (problem.job is not None or problem.lacking_parts is not None):
         ran = (np.zeros(len(schedule.node), bool) if at_s is None
                else recorded(problem).start_s <= at_s)
         yield from job_violations(problem, schedule, ran)
     no_watts = PowerSettings(gpu_power_w=dict.fromkeys(problem.cluster.gpu_model, (0, 0)))
-    case = case_of(problem, "fgd", 0, at_s, no_watts if cap_w is None else power, cap_w)
-    case = replace(case, schedule=schedule, world=case.empty)
+    in_line = replace(problem, submit_s=submit_s[task])  # who was stopped has its old place
+    case = case_of(in_line, "fgd", 0, at_s, no_watts if cap_w is None else power, cap_w)
+    again_s = np.where(problem.submit_s > submit_s[task], problem.submit_s, case.timed.submit_s)
+    idle_mw = node_milliwatts(case.empty)
+    case = replace(case, schedule=schedule, world=case.empty, timed=case.timed._replace(submit_s=again_s))
     if backfill is not None:
         yield from queue_violations(problem, case, backfill)
     if cap_w is not None:
-        yield from cap_violations(problem, schedule, power, cap_w, case.comes)
+        yield from cap_violations(problem, schedule, power, cap_w, case.comes, idle_mw)

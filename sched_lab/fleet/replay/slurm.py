@@ -15,7 +15,6 @@ from ...lab.arrays import Floats, Integers, Truths
 from ...lab.frames import InputError, read_input
 from ...lab.jit import by_reference, njit
 from ...online.model import World, lacking
-from ...online.score_index import note_change
 from ..read.slurm import seconds_of_limit, settings_in
 from ..read.tables import Source
 from .case import (
@@ -23,9 +22,12 @@ from .case import (
     TimedTasks,
     begin,
     change,
+    close_and_open,
     copied,
     decide_now,
     first_gpus,
+    forget_stopped,
+    hide,
     place_in,
     take,
 )
@@ -492,18 +494,6 @@ def rank_jobs(plan: Planner, waiting: list[int], now_s: float) -> Integers:
     return np.argsort(priority, kind="mergesort")
 
 
-FAR = 2**50  # milli-vCPU: more than any node has
-
-
-@njit(cache=True)
-def hide(plan: Planner, node: int, sign: int) -> None:
-    """Let no policy see room on a node (sign 1), or let it see it again (-1)."""
-    desk = plan.desk
-    desk.world.state.cpu_left_milli[node] -= sign * FAR
-    note_change(desk.by_score, node)
-    desk.memory.version[node] += 1
-
-
 @njit(cache=True)
 def start_now(kernels: Any, plan: Planner, job: int, chosen: list[int], now_s: float,
               ends: list[tuple[float, int]], running: list[tuple[float, int]]) -> None:
@@ -521,7 +511,7 @@ def start_now(kernels: Any, plan: Planner, job: int, chosen: list[int], now_s: f
     timed, schedule = plan.timed, plan.schedule
     hidden = [node for node in range(len(plan.is_shut)) if plan.is_shut[node]]
     for node in hidden:
-        hide(plan, node, 1)
+        hide(plan.desk, node, 1)
     parts = [job]
     parts.clear()
     part = job
@@ -535,12 +525,12 @@ def start_now(kernels: Any, plan: Planner, job: int, chosen: list[int], now_s: f
         following = timed.next_part[part]
         if following >= 0 and plan.order.ask[following] == plan.order.ask[part]:
             hidden.append(place[0])
-            hide(plan, place[0], 1)
+            hide(plan.desk, place[0], 1)
         part = following
     for other in parts:
         change(plan.desk, timed, other, schedule, -1)
     for node in hidden:
-        hide(plan, node, -1)
+        hide(plan.desk, node, -1)
     is_placed = part < 0
     turn = 0
     part = job
@@ -610,7 +600,7 @@ def never_apart(plan: Planner) -> Truths:
 
 
 @njit(cache=True)
-def replay_slurm(kernels: Any, plan: Planner) -> None:
+def replay_slurm(kernels: Any, plan: Planner) -> list[tuple[int, int, int, float, float]]:
     """Replay with Slurm's queue.
 
     A while after a job has come or ended the heads of the queues may start (`_slurmctld_background`).
@@ -620,8 +610,18 @@ def replay_slurm(kernels: Any, plan: Planner) -> None:
     Parameters
     ----------
     kernels, plan : the policy's scores; the plan, and in its schedule those that run already
+
+    Returns
+    -------
+    runs that outages stopped, as `note_stop` adds them
     """
     timed, schedule = plan.timed, plan.schedule
+    lost = [(0, 0, 0, 0.0, 0.0)]
+    lost.clear()
+    nodes = [0]
+    back = [0]
+    done = 0
+    num_closings = len(timed.closings.at_s)
     ends = [(np.inf, -1)]
     running = [(np.inf, -1)]
     running.clear()
@@ -640,8 +640,10 @@ def replay_slurm(kernels: Any, plan: Planner) -> None:
     pass_s = np.inf
     looked_s = -np.inf
     heads_s = np.inf
-    while arrived < len(timed.arrival) or min(ends[0][0], pass_s, heads_s) < np.inf:
+    while arrived < len(timed.arrival) or done < num_closings or min(ends[0][0], pass_s, heads_s) < np.inf:
         now_s = min(ends[0][0] + plan.slurm.report_s, pass_s, heads_s)
+        if done < num_closings:
+            now_s = min(now_s, timed.closings.at_s[done])
         if arrived < len(timed.arrival):
             now_s = min(now_s, timed.submit_s[timed.arrival[arrived]])
         has_changed = False
@@ -649,7 +651,16 @@ def replay_slurm(kernels: Any, plan: Planner) -> None:
             _, task = heappop(ends)
             change(plan.desk, timed, task, schedule, -1)
             running.pop(place_in(running, (schedule.start_s[task] + timed.walltime_s[task], task)))
+            forget_stopped(ends, schedule)
             has_changed = True
+        nodes.clear()
+        back.clear()
+        while done < num_closings and timed.closings.at_s[done] <= now_s:
+            close_and_open(plan.desk, timed, done, now_s, nodes, back, lost, running, schedule)
+            forget_stopped(ends, schedule)
+            done += 1
+            has_changed = True
+        waiting.extend(back)
         while arrived < len(timed.arrival) and timed.submit_s[timed.arrival[arrived]] <= now_s:
             if not is_never[timed.arrival[arrived]]:
                 waiting.append(timed.arrival[arrived])
@@ -674,3 +685,4 @@ def replay_slurm(kernels: Any, plan: Planner) -> None:
             left = [job for job in waiting if schedule.node[job] < 0]
             waiting.clear()
             waiting.extend(left)
+    return lost

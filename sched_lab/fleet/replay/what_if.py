@@ -96,7 +96,7 @@ def repeated(frame: pd.DataFrame, count: Integers, mark: str) -> pd.DataFrame:
 
 
 def with_nodes(nodes: pd.DataFrame, said: Mapping[str, Any], ledger: Ledger) -> pd.DataFrame:
-    """Nodes without those removed, and more or fewer of the others."""
+    """Nodes without those removed, and more or fewer of the others; `copy_of` names the node that each is or was."""
     removed = [str(name) for name in said.get("remove", ())]
     for name in removed:
         if name not in set(nodes["name"]):
@@ -105,6 +105,7 @@ def with_nodes(nodes: pd.DataFrame, said: Mapping[str, Any], ledger: Ledger) -> 
     is_gone = nodes["name"].isin(removed)
     note_rows(ledger, "nodes.csv", np.flatnonzero(is_gone) + 2, "what if", "removed")
     nodes = nodes[~is_gone].reset_index(drop=True)
+    nodes = nodes.assign(copy_of=nodes["name"])
     rows = node_rows(len(nodes), said.get("scale", 1))
     if len(rows) != len(nodes):
         ledger.note("nodes.csv", None, "what if", f"{len(rows)} nodes in place of {len(nodes)}")
@@ -143,7 +144,12 @@ def changed(tables: ClusterTables, said: Mapping[str, Any], seed: int) -> Cluste
     InputError : a node or a model that is to change is not there
     """
     ledger = Ledger()
-    tables = replace(tables, nodes=with_nodes(tables.nodes, said.get("nodes", {}), ledger))
+    nodes = with_nodes(tables.nodes, said.get("nodes", {}), ledger)
+    if tables.outages is not None:  # a copy of a node is closed when the node is
+        copies = pd.DataFrame({"node": nodes["copy_of"], "own": nodes["name"]})
+        outages = tables.outages.merge(copies, on="node").assign(node=lambda rows: rows.pop("own"))
+        tables = replace(tables, outages=outages)
+    tables = replace(tables, nodes=nodes.drop(columns="copy_of"))
     if "gpu_models" in said:
         tables = with_models(tables, said["gpu_models"], ledger)
     tasks = tables.tasks

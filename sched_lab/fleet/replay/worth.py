@@ -29,6 +29,7 @@ from .compare import (
     kwh_of,
     levers_of,
     replay_cell,
+    schedule_in,
     waits_of,
     who_waits,
 )
@@ -38,7 +39,7 @@ from .problem import Problem, Schedule, models_without_watts
 __all__ = ['OBJECTIVES', 'node_rows', 'with_node_rows', 'with_worth']
 
 OBJECTIVES = ("waiting", "energy", "served", "cost")
-NODES, SLEEP, WALLTIMES, CAP = "nodes", "sleep", "walltimes", "cap"
+NODES, SLEEP, WALLTIMES, CAP, OUTAGES = "nodes", "sleep", "walltimes", "cap", "outages"
 NODE_SHARE = 0.05  # of the nodes: the lever is so many more or fewer, one at least
 MOST_SCALE = 8  # times as many nodes, up to which as little waiting is looked for
 BISECTIONS = 3
@@ -71,19 +72,19 @@ def with_node_rows(problem: Problem, rows: Integers) -> Problem:
     instances = problem.instances and problem.instances._replace(room=problem.instances.room[rows])
     nowhere = np.full(len(problem.node), -1)
     return replace(problem, cluster=problem.cluster.take(rows), group=problem.group[rows], instances=instances,
-                   sight=None, node=nowhere, gpu_mask=np.zeros_like(nowhere),
+                   outages=problem.outages and problem.outages.on(rows), sight=None, node=nowhere, gpu_mask=np.zeros_like(nowhere),
                    start_s=np.full(len(nowhere), np.nan))
 
 
 def with_lever(problem: Problem, lever: str, choice: str) -> Problem:
-    """The problem with a lever moved: other nodes, or walltimes half as wrong."""
+    """The problem with a lever moved: other nodes, walltimes half as wrong, or no outages."""
     if lever == NODES:
         return with_node_rows(problem, node_rows(len(problem.cluster), 1 + int(choice) / len(problem.cluster)))
     if lever == WALLTIMES and problem.walltime_s is not None:
         asked_s, run_s = problem.walltime_s, problem.duration_s
         halfway_s = np.where(np.isfinite(asked_s), run_s + (asked_s - run_s) / 2, asked_s)
         return replace(problem, walltime_s=halfway_s)
-    return problem
+    return replace(problem, outages=None) if lever == OUTAGES else problem
 
 
 def replay_lever(problem: Problem, asked: Question, policy: str, lever: str, choice: str) -> pd.DataFrame:
@@ -131,7 +132,7 @@ class Levers:
             frames = {(str(lever), str(choice)): part for (lever, choice), part in
                       done.frame.groupby(["lever", "choice"], sort=False)}
         for cell, frame in frames.items():
-            self.moved[cell] = Schedule(*(np.array(frame[column]) for column in Schedule._fields))
+            self.moved[cell] = schedule_in(frame)
 
     def waits(self, schedule: Schedule) -> Waits:
         """Waits of a schedule."""
@@ -176,7 +177,7 @@ def with_worth(comparison: Comparison, asked: Question, folder: Path | None = No
     """The comparison with more levers, and what each is worth, beside what was replayed first.
 
     Levers are the other placements and rules of the queue, a twentieth more and fewer nodes, nodes that
-    sleep, walltimes half as wrong, where a rule books with them, and a cap on power, where none does.
+    sleep, walltimes half as wrong, where a rule books with them, a cap on power, where none does, and no outages.
     `worth_gpus` is how many GPUs more, of the mix at hand, would bring the same mean wait under the policy and
     the rule that were replayed first, between clusters that were replayed.
 
@@ -198,6 +199,8 @@ def with_worth(comparison: Comparison, asked: Question, folder: Path | None = No
     elif not levers.lacking and levers.asked.cap_w is None:
         idle_w = base_curve["eopc_w"].min()
         cells.append((CAP, f"{np.ceil(idle_w + CAP_SHARE * (base_curve['eopc_w'].max() - idle_w)):.0f}"))
+    if problem.outages is not None:
+        cells.append((OUTAGES, "none"))
     with interpreted(is_small(problem, levers.asked.backfill)):
         levers.replay(cells)
         first = next(iter(levers.schedules.values()))

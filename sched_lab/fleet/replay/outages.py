@@ -1,0 +1,134 @@
+"""When nodes are closed: drained, so that nothing new starts there, or down, so that what runs is stopped."""
+
+# A module, written by hand.
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ...lab.arrays import Floats, Integers, Truths
+from ...lab.jit import by_reference
+
+__all__ = ['Outages', 'Lost']
+
+
+class Outages(NamedTuple):
+    """Times in which nodes are closed; arrays (outages,).
+
+    Parameters
+    ----------
+    node : row of the cluster
+    from_s, until_s : from when and until when; inf if no end is known
+    is_down : whether what runs there is stopped; else the node is drained, and what runs goes on
+    requeues : whether what it stops waits again; else it ends there
+    """
+
+    node: Integers
+    from_s: Floats
+    until_s: Floats
+    is_down: Truths
+    requeues: Truths
+
+    def of(self, rows: Integers | Truths) -> Outages:
+        """Some of them."""
+        return Outages(self.node[rows], self.from_s[rows], self.until_s[rows], self.is_down[rows], self.requeues[rows])
+
+    def on(self, rows: Integers) -> Outages:
+        """Those of the nodes of another cluster, of which each is a copy of a row of this one."""
+        which, node = np.nonzero(self.node[:, None] == rows)
+        return self.of(which)._replace(node=node)
+
+
+NO_OUTAGES = Outages(np.zeros(0, np.int64), np.zeros(0), np.zeros(0), np.zeros(0, bool), np.zeros(0, bool))
+
+
+@by_reference
+class Lost(NamedTuple):
+    """Runs that an outage stopped, of tasks that then waited again; arrays (runs,).
+
+    Parameters
+    ----------
+    task : whose run it was
+    node, gpu_mask, start_s, end_s : as in `Schedule`
+    """
+
+    task: Integers
+    node: Integers
+    gpu_mask: Integers
+    start_s: Floats
+    end_s: Floats
+
+
+def lost_of(runs: list[tuple[int, int, int, float, float]]) -> Lost:
+    """The same runs as arrays."""
+    task, node, gpu_mask, start_s, end_s = zip(*runs, strict=True) if runs else ((),) * 5
+    return Lost(np.array(task, np.int64), np.array(node, np.int64), np.array(gpu_mask, np.int64),
+                np.array(start_s, float), np.array(end_s, float))
+
+
+NONE_LOST = lost_of([])
+
+
+@by_reference
+class Closings(NamedTuple):
+    """Moments at which nodes close and open, in the order of time; arrays (moments,).
+
+    Parameters
+    ----------
+    at_s, node : when, and which
+    change : 1 if it closes, -1 if it opens
+    is_down, requeues : as in `Outages`
+    """
+
+    at_s: Floats
+    node: Integers
+    change: Integers
+    is_down: Truths
+    requeues: Truths
+
+
+def closings_of(outages: Outages, at_s: float | None) -> Closings:
+    """Moments of outages; of one that has begun by `at_s` what runs knows nothing: it is a drain from then on."""
+    if at_s is not None:
+        outages = outages.of(outages.until_s > at_s)
+        outages = outages._replace(from_s=np.maximum(outages.from_s, at_s),
+                                   is_down=outages.is_down & (outages.from_s > at_s))
+    ends = outages.of(np.isfinite(outages.until_s))
+    moment_s = np.concatenate([ends.until_s, outages.from_s])
+    order = np.argsort(moment_s, kind="stable")
+    both = [np.concatenate(pair)[order] for pair in zip(ends, outages, strict=True)]
+    change = np.repeat([-1, 1], [len(ends.node), len(outages.node)])[order]
+    return Closings(moment_s[order], both[0], change, both[3], both[4])
+
+
+def mean_over(from_s: Floats, until_s: Floats, amount: Floats, edges_s: Floats) -> Floats:
+    """Mean between edges of a sum of amounts that last for a while each, (bins,).
+
+    Parameters
+    ----------
+    from_s, until_s, amount : (spans,)
+    edges_s : (bins + 1,) ascending
+    """
+    begin_s, end_s = (np.clip(times, edges_s[0], edges_s[-1]) for times in (from_s, until_s))
+    times_s = np.concatenate([edges_s[:1], begin_s, end_s, edges_s[-1:]])
+    order = np.argsort(times_s, kind="stable")
+    level = np.cumsum(np.concatenate([[0.0], amount, -amount, [0.0]])[order])
+    whole = np.append(0.0, np.cumsum(level[:-1] * np.diff(times_s[order])))
+    means: Floats = np.diff(np.interp(edges_s, times_s[order], whole)) / np.diff(edges_s)
+    return means
+
+
+def apart(outages: Outages) -> Outages:
+    """Spans in which nodes are closed, each moment of a node once."""
+    spans: list[tuple[int, float, float]] = []
+    for one in np.lexsort((outages.from_s, outages.node)).tolist():
+        node, from_s, until_s = int(outages.node[one]), float(outages.from_s[one]), float(outages.until_s[one])
+        if spans and spans[-1][0] == node and from_s <= spans[-1][2]:
+            spans[-1] = node, spans[-1][1], max(until_s, spans[-1][2])
+        else:
+            spans.append((node, from_s, until_s))
+    nothing = np.zeros(len(spans), bool)
+    return Outages(np.array([span[0] for span in spans], np.int64), np.array([span[1] for span in spans], float),
+                   np.array([span[2] for span in spans], float), nothing, nothing)
