@@ -16,6 +16,7 @@ from sched_lab._extras import EXTRA_OF
 from sched_lab.fleet.ask.recommend import recommend
 from sched_lab.fleet.live.bridge import MODES
 from sched_lab.fleet.live.bridge_command import serve_command
+from sched_lab.fleet.read.gangs import KINDS as GROUP_KINDS
 from sched_lab.fleet.read.kubernetes import read_kubernetes
 from sched_lab.fleet.read.tables import Ledger, ReadOptions, Source, tables_of
 from sched_lab.lab.access import Access
@@ -36,8 +37,9 @@ RIGHTS = {
     "create_namespaced_lease": {("leases", "create")},
     "create_namespaced_event": {("events", "create")},
     "replace_namespaced_lease": {("leases", "update")},
+    "get_namespaced_custom_object": {("podgroups", "get"), ("workloads", "get")},
 }
-READING = RIGHTS["list_node"] | RIGHTS["list_pod_for_all_namespaces"]
+READING = RIGHTS["list_node"] | RIGHTS["list_pod_for_all_namespaces"] | RIGHTS["get_namespaced_custom_object"]
 needs_kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl to render deploy/ with")
 every_folder = pytest.mark.parametrize("name", FOLDERS)
 
@@ -185,7 +187,7 @@ def methods_used():
     tree = ast.parse((ROOT / "sched_lab" / "fleet" / "live" / "follow.py").read_text(encoding="utf-8"))
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr != "api_client"]
     return {node.attr for node in calls if isinstance(node.value, ast.Attribute)
-            and node.value.attr in ("_core", "_coordination")}
+            and node.value.attr in ("_core", "_coordination", "_custom")}
 
 
 def test_every_call_of_the_api_has_its_right_in_the_table():
@@ -205,7 +207,8 @@ def test_rights_are_those_that_the_mode_uses(name):
         stated = [(resource, verb) for rule in role["rules"]
                   for resource in rule["resources"] for verb in rule["verbs"]]
         assert len(stated) == len(set(stated)) and set(stated) == rights
-        assert all(rule["apiGroups"] == [group] for rule in role["rules"])
+        assert all(set(rule["apiGroups"]) == ({one for ones in GROUP_KINDS.values() for one in ones if one}
+                   if "podgroups" in rule["resources"] else {group}) for rule in role["rules"])
         binding = one(name, f"{kind}Binding")
         assert (binding["roleRef"]["kind"], binding["roleRef"]["name"]) == (kind, role["metadata"]["name"])
         account = one(name, "ServiceAccount")["metadata"]

@@ -15,9 +15,9 @@ from sched_lab.fleet.live.core import (
     LivePod,
     LiveSettings,
     NodeSeen,
+    Passed,
     PodSeen,
     capacity_of,
-    key_of,
     mask_of,
     within,
 )
@@ -34,20 +34,42 @@ class AuditedCluster(LiveCluster):
         self.placed_by_us: dict[str, bool] = {}  # by uid
         self.since: dict[str, int] = {}  # version after which a pod held what it holds
         self.node_since: dict[str, int] = {}
+        self.least: dict[str, int] = {}  # of parts that were promised a place together, by uid
+        self.halves: list[str] = []  # gangs of which some parts were promised a place, and others had none
 
     def apply(self, event: Event) -> Decision | None:
         """Take note of an event, and of what it changed."""
         version = self.version
-        uid = key_of(event.pod) if isinstance(event, Asked | PodSeen) else ""
-        before = self.holds(uid)
+        before = dict(self._register.held) if isinstance(event, Asked | PodSeen) else {}
+        promised = self._promised()
         decision = super().apply(event)
-        is_placed = isinstance(event, Asked) and event.reserves and decision is not None and bool(decision.node)
-        if self.version > version and (is_placed or (isinstance(event, PodSeen) and self.holds(uid) != before)):
-            self.placed_by_us[uid] = is_placed
-            self.since[uid] = self.version
+        if isinstance(event, Asked | PodSeen):
+            is_ours = isinstance(event, Asked)
+            settled = sum(pod.gang == event.pod.gang for uid, pod in before.items() if uid not in promised)
+            is_together = is_ours and event.pod.gang and settled < event.least > 1
+            for uid, pod in self._register.held.items():
+                if before.get(uid) is not pod and (is_ours or before.get(uid) != pod):
+                    self.placed_by_us[uid] = is_ours
+                    self.since[uid] = self.version
+                    self.least[uid] = event.least if is_together else 0
+        self._look_for_halves(event)
         if isinstance(event, NodeSeen) and self.version > version:
             self.node_since[event.node.name] = self.version
         return decision
+
+    def _promised(self) -> list[str]:
+        """Uids of pods with a place that they may lose."""
+        return [uid for uid, one in self.reservations.items() if not one.is_committing]
+
+    def _look_for_halves(self, event: Event) -> None:
+        """Note gangs that hold a part of what was promised together, and promises that are too old."""
+        for uid in self._promised():
+            gang, least = self._register.held[uid].gang, self.least.get(uid, 0)
+            parts = sum(pod.gang == gang for pod in self._register.held.values())
+            if parts < least:
+                self.halves.append(f"ours: {parts} of {least} parts of {gang} have a place")
+            if isinstance(event, Passed) and least and event.at_s - self.reservations[uid].at_s > self.settings.gang_s:
+                self.halves.append(f"ours: {gang} has its place for too long")
 
     @property
     def pending(self) -> dict[str, LivePod]:
@@ -56,8 +78,8 @@ class AuditedCluster(LiveCluster):
 
     def violations(self) -> list[str]:
         """Say what is wrong, "ours: ..." or "theirs: ...": ours if it was so once our last pod had come."""
-        return [line for name in self.names
-                for line in [*self._violations_on(self._nodes[name]), *self._crowds_on(name)]]
+        return [*self.halves, *(line for name in self.names for line in [*self._violations_on(self._nodes[name]),
+                                                                         *self._crowds_on(name)])]
 
     def _violations_on(self, node: LiveNode) -> list[str]:
         pods = self._register.on_node.get(node.name, {})

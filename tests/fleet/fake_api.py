@@ -1,8 +1,8 @@
 """A small API server on loopback that speaks as the real one where it matters, and misbehaves on request.
 
-Nodes, pods and leases only: lists in pages, watches with bookmarks and 410, the binding of pods. Versions grow over
-all kinds, a page belongs to the version of its list, the Binding merges annotations and is refused where the real one
-refuses.
+Nodes, pods, groups of pods and leases only: lists in pages, watches with bookmarks and 410, the binding of pods.
+Versions grow over all kinds, a page belongs to the version of its list, the Binding merges annotations and is refused
+where the real one refuses.
 """
 
 import base64
@@ -23,6 +23,7 @@ PATHS = {
     "list": re.compile(r"/api/v1/(?:namespaces/(?P<namespace>[^/]+)/)?(?P<kind>nodes|pods)"),
     "one": re.compile(r"/api/v1/(?:namespaces/(?P<namespace>[^/]+)/)?(?P<kind>nodes|pods)/(?P<name>[^/]+)"),
     "lease": re.compile(r"/apis/coordination.k8s.io/v1/namespaces/[^/]+/(?P<kind>leases)(?:/(?P<name>[^/]+))?"),
+    "group": re.compile(r"/apis/scheduling.x-k8s.io/v1alpha1/namespaces/[^/]+/(?P<kind>podgroups)/(?P<name>[^/]+)"),
     "binding": re.compile(r"/api/v1/namespaces/(?P<namespace>[^/]+)/(?P<kind>pods)/(?P<name>[^/]+)/binding"),
 }
 MICRO_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}(Z|[+-]\d\d:\d\d)")
@@ -45,8 +46,8 @@ def checked(lease: dict) -> dict:
 class FakeApi:
     """The server.
 
-    `trouble` maps a verb ("list", "watch", "pod", "bind", "lease", "write_lease", "event") to a list of things that
-    go wrong, one a call: a status such as 429; "lost" (it is done, and the answer never comes); "silent" (nothing
+    `trouble` maps a verb ("list", "watch", "pod", "bind", "group", "lease", "write_lease", "event") to a list of things
+    that go wrong, one a call: a status such as 429; "lost" (it is done, and the answer never comes); "silent" (nothing
     happens for `silence_s`); an event that is waited for first; "cut" (the answer breaks off in the middle); "410
     inside" (a watch says so in a line); "end" (a watch ends after its backlog).
     `calls` has the verbs as they came.
@@ -116,8 +117,9 @@ def handler_of(api: FakeApi) -> type[BaseHTTPRequestHandler]:
                 return self.answer("list", lambda: self.page(found["kind"], query))
             if found := PATHS["one"].fullmatch(url.path):
                 return self.answer("pod", lambda: api.store.get(found["kind"], found["name"]))
-            if found := PATHS["lease"].fullmatch(url.path):
-                return self.answer("lease", lambda: api.store.get(found["kind"], found["name"]))
+            for verb in ("lease", "group"):
+                if found := PATHS[verb].fullmatch(url.path):
+                    return self.answer(verb, lambda found=found: api.store.get(found["kind"], found["name"]))
             return self.refuse(ApiError(404, "no such path"))
 
         def page(self, kind: str, query: dict) -> dict:

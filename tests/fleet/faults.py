@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import random
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from dataclasses import replace as with_fields
@@ -19,11 +19,15 @@ from sched_lab.cluster import WHOLE_GPU_MILLI
 from sched_lab.fleet.live import core
 from sched_lab.fleet.live.bridge import GPU_INDEX, ApiError, Bridge, Call, Objects, Steps
 from sched_lab.fleet.live.core import (
+    Asked,
+    BindFailed,
     Decision,
     Event,
+    LivePod,
     LiveSettings,
     NodeGone,
     NodeSeen,
+    Passed,
     PodGone,
     PodSeen,
 )
@@ -127,6 +131,7 @@ class Makers:
     lease : makes the lease of each of two replicas; None for one replica without any
     lists_anew : whether who begins to lead lists pods first
     hears_old : whether what an old watch tells after that counts
+    has_gangs : whether every second group of three pods starts together
     """
 
     live: Callable[[LiveSettings], AuditedCluster] = AuditedCluster
@@ -135,6 +140,7 @@ class Makers:
     lease: type[Lease] | None = None
     lists_anew: bool = True
     hears_old: bool = False
+    has_gangs: bool = False
 
 
 class Replica:
@@ -303,13 +309,15 @@ def new_pod(sim: Simulation, name: str) -> Body:
     count = sim.pick((1, 1, 1, 2)) if milli == WHOLE_GPU_MILLI else 1
     asks = {"alibabacloud.com/gpu-milli": str(milli), "alibabacloud.com/gpu-count": str(count)}
     labels = {"app": f"a{sim.num_pods // 2 % 3}"}
+    gang, is_alone = divmod(sim.num_pods // 3, 2)
+    together = {"kueue.x-k8s.io/pod-group-name": f"g{gang}"} if sim.makers.has_gangs and not is_alone else {}
     own_kind = [{"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": labels}}]
     terms = {"requiredDuringSchedulingIgnoredDuringExecution": own_kind}
     apart = {"podAntiAffinity": terms} if sim.num_pods % 2 else {}
     resources = {"cpu": sim.pick(("250m", "500m", "1", "2")), "memory": sim.pick(("1Gi", "2Gi"))}
     return {"metadata": {"name": name, "namespace": "default", "uid": f"u{sim.num_pods}",
-                         "annotations": asks if milli else {},
-                         "labels": labels},
+                         "annotations": {**(asks if milli else {}), "kueue.x-k8s.io/pod-group-total-count": "3"},
+                         "labels": {**labels, **together}},
             "spec": {"containers": [{"name": "c", "resources": {"requests": resources}}], "affinity": apart},
             "status": {"phase": "Pending"}}
 
@@ -552,6 +560,7 @@ def ask(sim: Simulation) -> None:
     if sim.happens("some nodes"):
         names = [name for name in names if sim.dice.random() < 0.5]
     request = {"Pod": body, "Nodes": None, "NodeNames": names}
+    promised = one.live.reservations.get(uid)
     found = one.bridge.filter(request, one.at_s())["NodeNames"]
     if found and sim.makers.mode != "decide":
         scores = one.bridge.prioritize({**request, "NodeNames": found}, one.at_s())
@@ -563,6 +572,10 @@ def ask(sim: Simulation) -> None:
     else:
         sim.queue.append(body)
     check_promises(one)
+    if (promised is not None and one.live.reservations.get(uid) is not None
+            and one.at_s() - promised.at_s <= SETTINGS.gang_s and one.live.holds(uid).gang
+            and promised.decision.node in {*names} & {*one.live.names} and found != [promised.decision.node]):
+        raise Broken(f"{uid} was promised {promised.decision.node}, and then {found}")
 
 
 def check_promises(one: Replica) -> None:
@@ -898,12 +911,51 @@ def calm_down(sim: Simulation) -> None:
         follow_up(sim, one)
 
 
+def serve_gangs(sim: Simulation) -> None:
+    """Let the scheduler ask for all that waits, and see that no gang waits that could start.
+
+    Raises
+    ------
+    Broken : one does
+    """
+    one = sim.replicas[0]
+    for _ in range(3):
+        sim.queue = [body for body in sim.store.objects["pods"].values() if not body["spec"].get("nodeName")]
+        for _ in range(len(sim.queue)):
+            ask(sim)
+        while sim.told:
+            bind(sim)
+        while sim.errands:
+            run_errand(sim, sim.errands[0])
+        follow_up(sim, one)
+    gangs: dict[str, list[LivePod]] = {}
+    for pod in one.live.pending.values():
+        gangs.setdefault(pod.gang, []).append(pod)
+    for gang, pods in gangs.items():
+        alone = truth_of(sim)
+        if gang and len(pods) >= 3 and all(alone.apply(Asked(pod, None, 0.0, True)).node for pod in pods[:3]):
+            raise Broken(f"{gang} waits, and would fit")
+
+
 def follow_up(sim: Simulation, one: Replica) -> None:
     """Let the watches tell all there is."""
     for kind in ("nodes", "pods"):
         one.has_more[kind] = True
         while one.has_more[kind]:
             tell(sim, kind, one)
+
+
+def truth_of(sim: Simulation) -> AuditedCluster:
+    """A cluster that is told of all that the server has."""
+    truth = AuditedCluster(SETTINGS)
+    objects = Objects()
+    for body in sim.store.objects["nodes"].values():
+        truth.apply(NodeSeen(objects.node(body)))
+    for body in sim.store.objects["pods"].values():
+        pod = objects.pod(body)
+        if pod is not None and body["status"]["phase"] != "Succeeded":
+            truth.apply(PodSeen(pod))
+    return truth
 
 
 def check_end(sim: Simulation, live: AuditedCluster) -> None:
@@ -915,14 +967,7 @@ def check_end(sim: Simulation, live: AuditedCluster) -> None:
     """
     if live.reservations:
         raise Broken(f"reserved for ever: {', '.join(sorted(live.reservations))}")
-    truth = AuditedCluster(SETTINGS)
-    objects = Objects()
-    for body in sim.store.objects["nodes"].values():
-        truth.apply(NodeSeen(objects.node(body)))
-    for body in sim.store.objects["pods"].values():
-        pod = objects.pod(body)
-        if pod is not None and body["status"]["phase"] != "Succeeded":
-            truth.apply(PodSeen(pod))
+    truth = truth_of(sim)
     if truth.digest() != live.digest():
         uids = [f"u{number}" for number in range(1, sim.num_pods + 1)]
         wrong = [f"{uid}: {live.holds(uid)}, not {truth.holds(uid)}" for uid in uids
@@ -971,6 +1016,9 @@ def simulate(seed: int, steps: int = 400, makers: Makers = Makers(),
             actions[name][0](sim)
             check_leaders(sim)
         calm_down(sim)
+        if makers.has_gangs and makers.lease is None:
+            serve_gangs(sim)
+            calm_down(sim)
         for one in sim.replicas:
             check_end(sim, one.live)
             check_journal(one)
@@ -1052,6 +1100,62 @@ class DropsLines(Memo):
         if self.num_seen % 50 == 0:
             self.lines.pop()
         return decision
+
+
+class KeepsWhatFits(AuditedCluster):
+    """Bug: parts of a gang that fit keep their places when others do not fit."""
+
+    def _give_back(self, found: Collection[str]) -> None:
+        """Do not."""
+
+
+class StartsEachAlone(AuditedCluster):
+    """Bug: a pod of a gang is decided as if it were alone."""
+
+    def _decide_together(self, asked: Asked, promised: Sequence[str], num_settled: int) -> Decision:
+        """Forget how many there must be."""
+        return self._decide(asked._replace(least=0))
+
+
+class DecidesTwice(AuditedCluster):
+    """Bug: a part that has been promised a place is decided again, with all of its gang."""
+
+    def _decide_together(self, asked: Asked, promised: Sequence[str], num_settled: int) -> Decision:
+        """Give back what was promised first."""
+        self._note({name for uid in promised for name in self._register.drop(uid)})
+        return super()._decide_together(asked, [], num_settled)
+
+
+class LapsesInParts(AuditedCluster):
+    """Bug: the time limit of a gang gives back one part, and the others some time later."""
+
+    def apply(self, event: Event) -> Decision | None:
+        """Let time pass for one part alone."""
+        kept = self.reservations
+        if isinstance(event, Passed):
+            for uid in [uid for uid, one in kept.items() if one.least][1:]:
+                self._register.reservations[uid] = kept[uid]._replace(at_s=event.at_s)
+        with patch.object(core.Register, "lose", core.Register.drop):
+            return super().apply(event)
+
+
+class LosesAPart(AuditedCluster):
+    """Bug: a gang keeps its promise when one of its parts has gone."""
+
+    def apply(self, event: Event) -> Decision | None:
+        """Take note of an event, but not of what a gang has lost."""
+        with patch.object(core.Register, "keep_whole", lambda register, gang: set()):
+            return super().apply(event)
+
+
+class FailsInParts(AuditedCluster):
+    """Bug: a bind that fails takes the place of one part, and leaves the others theirs."""
+
+    def apply(self, event: Event) -> Decision | None:
+        """Take note of an event; a bind that failed drops its reservation."""
+        if isinstance(event, BindFailed) and event.uid in self.reservations:
+            self._note(self._register.drop(event.uid))
+        return super().apply(event)
 
 
 class StopsForAnother(Lease):
@@ -1163,6 +1267,13 @@ OF_TWO: dict[str, tuple[dict[str, Any], int]] = {  # and a seed that finds it
     "a conflict is taken for a renewal": ({"lease": IgnoresConflicts}, 36),
     "the lease is given back while a bind is under way": ({"lease": GivesBackAtOnce}, 640),
     "a new process takes the lease of its earlier life for its own": ({"lease": ComesBackAsItself}, 136),}
+OF_GANGS: dict[str, tuple[type[AuditedCluster], int]] = {  # and a seed that finds it
+    "parts that fit keep their places": (KeepsWhatFits, 22),
+    "each part is decided alone": (StartsEachAlone, 0),
+    "a part is decided twice": (DecidesTwice, 19),
+    "the time limit gives back a part": (LapsesInParts, 3),
+    "a part that has gone leaves the others": (LosesAPart, 6),
+    "a bind that failed leaves the others": (FailsInParts, 57)}
 BUGS: dict[str, dict[str, Any]] = {
     "a pod counts beside its reservation": {"live": CountsTwice},
     "a reservation outlives its pod": {"live": KeepsDeleted},
@@ -1202,8 +1313,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--decisions", type=int, default=10_000, help="to make, seed after seed")
     parser.add_argument("--first", type=int, default=0, help="seed of many")
     parser.add_argument("--replicas", type=int, choices=(1, 2), default=1, help="of the bridge")
+    parser.add_argument("--gangs", action="store_true", help="some pods start together")
     chosen = parser.parse_args(arguments)
-    makers = Makers(lease=Lease if chosen.replicas > 1 else None)
+    makers = Makers(lease=Lease if chosen.replicas > 1 else None, has_gangs=chosen.gangs)
     if chosen.seed is None:
         return int(soak(chosen.first, chosen.decisions, chosen.steps, makers))
     found = simulate(chosen.seed, chosen.steps, makers, says=print)

@@ -25,7 +25,7 @@ class Store:
     """
 
     def __init__(self) -> None:
-        kinds = ("nodes", "pods", "leases")
+        kinds = ("nodes", "pods", "podgroups", "leases")
         self.objects: dict[str, dict[str, Body]] = {kind: {} for kind in kinds}
         self.history: dict[str, list[tuple[str, Body]]] = {kind: [] for kind in kinds}
         self.version = 0

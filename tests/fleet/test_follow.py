@@ -268,6 +268,17 @@ def test_binding_writes_node_and_annotation_at_once(server):
     assert client.pod("team", "none") is None
 
 
+def test_what_says_how_many_pods_start_together_is_read_by_name(server):
+    api, client = server
+    api.store.create("podgroups", {"metadata": {"name": "train"}, "spec": {"minMember": 4}})
+    asked = ("scheduling.x-k8s.io", "PodGroup", "team")
+    assert client.group(*asked, "train")["spec"] == {"minMember": 4}
+    assert client.group(*asked, "none") is None and client.group("scheduling.volcano.sh", *asked[1:], "train") is None
+    api.trouble["group"] = [403]
+    with pytest.raises(ApiError, match="403"):
+        client.group(*asked, "train")
+
+
 def test_ten_writers_and_a_forgetful_server_lose_nothing(server):
     api, client = server
     api.bookmark_s = 0.02

@@ -7,11 +7,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
 from ...lab.frames import InputError, OutputError
 from ..read.devices import GPU, OPENB, SHARED, UNDERSTOOD, VIRTUAL
+from ..read.gangs import COUNTS, Group, group_of, least_of
 from ..read.kubernetes import (
     RESERVES,
     TOLERATION,
@@ -105,6 +106,14 @@ class Api(Protocol):
         namespace, name : of the pod
         """
 
+    def group(self, program: str, kind: str, namespace: str, name: str) -> dict[str, Any] | None:
+        """What says how many pods of a group start together; None if there is nothing.
+
+        Parameters
+        ----------
+        program, kind, namespace, name : of it, as of `Group`
+        """
+
     def lease(self, namespace: str, name: str) -> dict[str, Any] | None:
         """A lease as it is now; None if there is none.
 
@@ -171,6 +180,7 @@ class Objects:
     Parameters
     ----------
     gpu_index : annotation that names the GPUs of a pod
+    has_gangs : whether pods of a group start together
 
     Attributes
     ----------
@@ -178,8 +188,9 @@ class Objects:
     told : uids of pods that the cluster was told of, by a watch, a question or a look
     """
 
-    def __init__(self, gpu_index: str = GPU_INDEX) -> None:
+    def __init__(self, gpu_index: str = GPU_INDEX, has_gangs: bool = True) -> None:
         self.gpu_index = gpu_index
+        self.has_gangs = has_gangs
         self.told: dict[str, None] = {}
         self.gpus: dict[str, NodeGpus] = {}
 
@@ -201,7 +212,10 @@ class Objects:
             return None
         nodes = self.known([item.node]) if item.node else self.gpus.copy()  # others may write
         dump = Dump(Reasons(), nodes=nodes)
-        return self.live_pod(item, dump, asked_by_pod(item, dump))
+        pod = self.live_pod(item, dump, asked_by_pod(item, dump))
+        if pod.gang and not item.node and eligibility_of(self, body, tuple(nodes)).refused:
+            return replace(pod, gang="")  # it can be promised nothing, and its group waits for it
+        return pod
 
     def known(self, names: Sequence[str]) -> dict[str, NodeGpus]:
         """What is remembered of some nodes."""
@@ -226,7 +240,14 @@ class Objects:
                        if text_at(one, "effect") != "PreferNoSchedule"]  # more than a dump keeps
         said |= {"tolerations": tolerations} if tolerations else {}
         return LivePod(uid_of(item.body), pod_name(item), demand.cpu_milli, demand.memory_mib,
-                       tuple(shares), models_wanted(item), as_json(said) if said else "", item.node)
+                       tuple(shares), models_wanted(item), as_json(said) if said else "", item.node,
+                       self.gang_of(item))
+
+    def gang_of(self, item: Item) -> str:
+        """Group with which a pod starts together; empty if it is alone, held back by a gate, or about to go."""
+        group = group_of(item) if self.has_gangs else None
+        is_there = not item.objects("spec", "schedulingGates") and not item.text("metadata", "deletionTimestamp")
+        return group.job if group is not None and is_there else ""
 
 
 def left_to_us(body: dict[str, Any], **changes: Any) -> Item:
@@ -494,12 +515,14 @@ class BridgeSettings:
     nodes_in_request : whether nodes are learnt from requests, and not from a watch
     pauses_s : between attempts of a binding; there is one attempt more
     doubt_s : after so long a binding of unknown outcome is known not to happen any more
+    has_gangs : whether pods of a group start together
     """
 
     gpu_index: str = GPU_INDEX
     nodes_in_request: bool = False
     pauses_s: tuple[float, ...] = (0.1, 0.4)
     doubt_s: float = 90.0
+    has_gangs: bool = True
 
 
 class Doubt(NamedTuple):
@@ -527,6 +550,18 @@ class Look(NamedTuple):
     def node(self) -> str:
         """Node of the pod; empty if it has none."""
         return text_at(self.body, "spec", "nodeName")
+
+
+GROUP_S = 30.0  # after which a group is looked at again
+MOST_GROUPS = 10_000
+
+
+class GroupSeen(NamedTuple):
+    """What says how many pods of a group start together, when that was looked at, and why there is nothing."""
+
+    found: Item | None
+    at_s: float
+    problem: str = ""
 
 
 def look(binding: BindingArgs) -> Generator[Call, Any, Look]:
@@ -558,6 +593,7 @@ class Bridge:
     ----------
     live : the cluster
     objects : reads nodes and pods
+    groups : what was looked at about groups of pods, by program, kind, namespace and name
     doubts : bindings of unknown outcome, by uid
     sending : uids of pods whose binding is being written
     hears : is told of each answer of a filter in mode score and decide: the pod, and the decision
@@ -569,7 +605,8 @@ class Bridge:
         self.live = journal.live
         self.mode = mode
         self.settings = settings or BridgeSettings()
-        self.objects = Objects(self.settings.gpu_index)
+        self.objects = Objects(self.settings.gpu_index, self.settings.has_gangs)
+        self.groups: dict[tuple[str, str, str, str], GroupSeen] = {}
         self.doubts: dict[str, Doubt] = {}
         self.sending: set[str] = set()
         self.hears: Callable[[dict[str, Any], Decision], object] = lambda body, decision: None
@@ -588,6 +625,47 @@ class Bridge:
         """Whether no binding is under way, or in doubt."""
         return not (self.sending or self.doubts)
 
+    # --- gangs
+
+    def looking_at_group(self, request: Any, at_s: float) -> Steps:
+        """Look at what says how many pods start together with that of a filter, in steps as those of `binding`.
+
+        Parameters
+        ----------
+        request, at_s : as of `filter`, which comes next
+        """
+        group = self._group_of(dig(folded(request), "pod"))
+        if group is None or group.program in COUNTS:
+            return
+        key = (*group[:3], group.names[0])
+        seen = self.groups.get(key)
+        if seen is not None and seen.found is not None and at_s < seen.at_s + GROUP_S:
+            return
+        try:
+            body = yield Call("group", key)
+        except ApiError as trouble:
+            seen = GroupSeen(seen and seen.found, at_s, f", and it cannot be looked at: {trouble}")
+        else:
+            seen = GroupSeen(body and Item(group.kind, body), at_s)
+        if len(self.groups) >= MOST_GROUPS:
+            self.groups.clear()
+        self.groups[key] = seen
+
+    def _group_of(self, body: Any) -> Group | None:
+        """Group of a pod that starts together; None if it is alone."""
+        return group_of(Item("Pod", body)) if self.settings.has_gangs and body else None
+
+    def _least(self, body: dict[str, Any]) -> tuple[int, str]:
+        """How many pods start together with one, 0 if it is alone; and why that cannot be known, or empty."""
+        group = self._group_of(body)
+        if group is None:
+            return 0, ""
+        key = (*group[:3], group.names[0])
+        seen = self.groups.get(key, GroupSeen(None, 0.0))
+        least = least_of(group, Item("Pod", body), {} if seen.found is None else {key: seen.found})
+        return least or 0, "" if least else (f"nothing says how many pods of group {group.job} start together, as "
+                                             f"{group.shown_by} would{seen.problem}")
+
     # --- filter and prioritize
 
     def filter(self, request: Any, at_s: float) -> dict[str, Any]:
@@ -604,10 +682,12 @@ class Bridge:
         """
         args = self._received(request, at_s)
         eligible = eligibility_of(self.objects, args.body, args.names)
+        least, unknown = self._least(args.body)
+        eligible = eligible._replace(refused=eligible.refused or unknown)
         pod = eligible.pod
         if self.mode == "observe":  # what would have been chosen stands in the journal
             if pod is not None and not eligible.refused:
-                self._ask(pod, self._same_names(eligible.nodes), at_s, reserves=False)
+                self._ask(pod, self._same_names(eligible.nodes), at_s, reserves=False, least=least)
             return args.answer(args.names)
         if pod is None or eligible.refused:
             uid = uid_of(args.body)
@@ -618,13 +698,14 @@ class Bridge:
             return args.answer([node] if node in args.names else [],
                                {name: why for name in args.names if name != node})
         decision = self._ask(pod, self._same_names(eligible.nodes), at_s,
-                             reserves=self.mode == "decide")
+                             reserves=self.mode == "decide" or least > 1, least=least)
         self.hears(args.body, decision)
         if decision.refused:
             return args.answer((), unresolvable=dict.fromkeys(args.names, decision.refused))
         if not decision.node:
-            return args.answer((), self._reasons(eligible, args.names))
-        if self.mode == "decide":
+            reasons = self._reasons(eligible, args.names, decision.together)
+            return args.answer((), reasons)
+        if self.mode == "decide" or least > 1:  # half a gang is promised to nobody
             return args.answer([decision.node])
         fits = self.live.scores(pod, eligible.nodes)
         return args.answer([name for name in args.names if name in fits])
@@ -668,9 +749,9 @@ class Bridge:
             self.tell(Passed(at_s))
 
     def _ask(self, pod: LivePod, nodes: tuple[str, ...], at_s: float, *,
-             reserves: bool) -> Decision:
+             reserves: bool, least: int = 0) -> Decision:
         """Ask the cluster for a node."""
-        decision = self.tell(Asked(pod, nodes, at_s, reserves))
+        decision = self.tell(Asked(pod, nodes, at_s, reserves, least))
         assert decision is not None, "a question gets a decision"
         return decision
 
@@ -692,11 +773,12 @@ class Bridge:
         is_free = reserved is not None and not reserved.is_committing
         return "" if held is None or is_free else held.node
 
-    def _reasons(self, eligible: Eligibility, names: Sequence[str]) -> dict[str, str]:
-        """What is in the way of a pod on each of some nodes."""
+    def _reasons(self, eligible: Eligibility, names: Sequence[str], together: str = "") -> dict[str, str]:
+        """What is in the way of a pod on each of some nodes, beside what its gang lacks."""
         said = self.live.why_not(eligible.pod, eligible.nodes) if eligible.pod is not None else {}
-        unknown = "the node is not known here yet"
-        return {name: eligible.excluded.get(name) or said.get(name) or unknown for name in names}
+        unknown = "alone it would fit" if together else "the node is not known here yet"
+        reasons = {name: eligible.excluded.get(name) or said.get(name) or unknown for name in names}
+        return {name: f"{together}; {why}" for name, why in reasons.items()} if together else reasons
 
     # --- bind
 
@@ -780,6 +862,9 @@ class Bridge:
         eligible = eligibility_of(self.objects, found.body, (binding.node,))
         if eligible.pod is None or eligible.refused or eligible.excluded:
             return f"{binding.pod}: {eligible.refused or eligible.excluded[binding.node]}"
+        least, unknown = self._least(found.body)
+        if least > 1 or unknown:
+            return f"{binding.pod} starts together with others, and its place was given back: its group is decided anew"
         decision = self._ask(eligible.pod, eligible.nodes, at_s, reserves=True)
         if decision.node:
             return ""

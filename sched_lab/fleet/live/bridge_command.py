@@ -75,6 +75,8 @@ class NoServer:
         """Refuse a look, in the same words."""
         self.bind()
 
+    group = pod
+
 
 def server_of(kubeconfig: Path | None, nodes_in_request: bool,
               connect_s: float = CONNECT_S) -> KubernetesApi | NoServer:
@@ -152,6 +154,9 @@ GpuIndex = Annotated[str, option("Annotation that gets the GPUs of a pod.",
 LONGEST_LAPSE_S = 3600
 Lapse = Annotated[float, option("Age at which a reservation that is not bound lapses, in seconds.",
                                 metavar="SECONDS", callback=within(1, LONGEST_LAPSE_S))]
+GangTimeout = Annotated[float, option(
+    "Age at which what is reserved for a group of pods that start together is given back, all that is not bound. 0: "
+    "groups are not looked at, and each pod is decided alone.", metavar="SECONDS", callback=within(0, LONGEST_LAPSE_S))]
 PAUSES_S = BridgeSettings().pauses_s
 MARGIN_S = 5.5  # for the server to end what it has begun, and for the watch to tell
 REST_S = (len(PAUSES_S) + 1) * (CONNECT_S + CALL_S) + sum(PAUSES_S) + MARGIN_S
@@ -201,6 +206,7 @@ def serve_command(mode: Mode = "observe", policy: PolicyName = "fgd", host: Host
                   client_ca: ClientCa = None, allow_host: AllowHost = None,
                   insecure: Insecure = False, target: TargetFile = "",
                   gpu_index_annotation: GpuIndex = GPU_INDEX, lapse: Lapse = 30.0,
+                  gang_timeout: GangTimeout = 60.0,
                   rest: Rest = None, events: HasEvents = False, lease: LeaseName = "", lease_seconds: LeaseSeconds = 15,
                   gpu_power: GpuPower = None, hardware: HardwareFile = None,
                   seed: Seed = 0) -> None:
@@ -222,7 +228,7 @@ def serve_command(mode: Mode = "observe", policy: PolicyName = "fgd", host: Host
 
     policy_of(policy)
     settings = LiveSettings(policy, workload_in(target) if target else None,
-                            power_of_files(hardware, gpu_power), lapse, seed)
+                            power_of_files(hardware, gpu_power), lapse, seed, gang_timeout)
     leads = lease_of(lease, lease_seconds, rest)
     rest_s = REST_S if rest is None else rest
     api = server_of(kubeconfig, nodes_in_request and not lease and not events,
@@ -235,12 +241,12 @@ def serve_command(mode: Mode = "observe", policy: PolicyName = "fgd", host: Host
         file_bytes = journal_size << 20 if journal_size else FILE_BYTES
         bridge = Bridge(Journal(journal, LiveCluster(settings), file_bytes=file_bytes,
                                 keep=journal_keep), mode,
-                        BridgeSettings(gpu_index_annotation, nodes_in_request))
+                        BridgeSettings(gpu_index_annotation, nodes_in_request, has_gangs=gang_timeout > 0))
         limits = (Limits(body_bytes=LARGE_BODY, held_bytes=2 * LARGE_BODY) if nodes_in_request
                   else Limits())
         has_rest = mode != "observe" and isinstance(api, KubernetesApi) and not lease
         extender = Extender(bridge, api, limits, warm=partial(warm_up, settings), details={
-            "policy": policy, "target": target or "embedded", "lapse_s": lapse, "seed": seed,
+            "policy": policy, "target": target or "embedded", "lapse_s": lapse, "gang_s": gang_timeout, "seed": seed,
             "rest_s": leads.rest_s if leads else rest_s, "journal": journal,
             "gpu_index": gpu_index_annotation,
             **({"lease": lease, "holder": leads.holder} if leads else {}),

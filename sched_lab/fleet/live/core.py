@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -92,6 +92,7 @@ class LivePod:
     gpu_models : admissible GPU models, "A10|T4"; empty for any
     constraints : JSON, as in the column of `tasks.csv`
     node : where it is; empty if it is nowhere yet
+    gang : group with which it starts together; empty if it is alone, or is not there for its group
     """
 
     uid: str
@@ -102,6 +103,7 @@ class LivePod:
     gpu_models: str = ""
     constraints: str = ""
     node: str = ""
+    gang: str = ""
 
 
 @dataclass(frozen=True)
@@ -157,12 +159,14 @@ class Asked(NamedTuple):
     nodes : names of the nodes that may be answered; None for all
     at_s : when, seconds of a clock that never goes back
     reserves : whether the answer is kept free for the pod
+    least : how many pods of its gang must start together; below 2 it is decided alone
     """
 
     pod: LivePod
     nodes: tuple[str, ...] | None
     at_s: float
     reserves: bool
+    least: int = 0
 
 
 class Committing(NamedTuple):
@@ -207,6 +211,7 @@ class Decision:
     parts : name of each score, its weight, and its points at the chosen node
     failed : what was in the way first, by number of nodes that were asked
     refused : why the question itself was refused; empty if it was not
+    together : how many parts of its gang have a place, in words; empty if it was decided alone
     """
 
     version: int
@@ -220,6 +225,7 @@ class Decision:
     parts: tuple[tuple[str, int, int], ...] = ()
     failed: tuple[tuple[str, int], ...] = ()
     refused: str = ""
+    together: str = ""
 
 
 class Reservation(NamedTuple):
@@ -230,11 +236,13 @@ class Reservation(NamedTuple):
     decision : what was answered, with the place
     at_s : since when, for `Passed`
     is_committing : whether a bind is on its way, so that only its outcome counts
+    least : how many pods of its gang must hold something; 0 if it was decided alone
     """
 
     decision: Decision
     at_s: float
     is_committing: bool = False
+    least: int = 0
 
 
 @dataclass(frozen=True)
@@ -249,6 +257,7 @@ class LiveSettings:
     power : how nodes draw power
     lapse_s : age at which a reservation lapses
     seed : of a policy that draws lots
+    gang_s : age at which the reservations of a gang lapse, all together
     """
 
     policy: str = "fgd"
@@ -256,6 +265,7 @@ class LiveSettings:
     power: PowerSettings = PowerSettings()
     lapse_s: float = 30.0
     seed: int = 0
+    gang_s: float = 60.0
 
     def classes(self) -> TaskClasses:
         """Classes of the target workload."""
@@ -293,6 +303,7 @@ class Register:
     held : pods with the node and the GPUs that they hold, reserved or bound, by uid
     reservations : those of them that are not bound yet, by uid
     on_node : what is held by node and uid, also on nodes that are not there
+    parts : uids of those who hold something by the gang that they name
     num_lapsed : reservations that ended by time
     """
 
@@ -301,6 +312,7 @@ class Register:
         self.held: dict[str, LivePod] = {}
         self.reservations: dict[str, Reservation] = {}
         self.on_node: dict[str, dict[str, LivePod]] = {}
+        self.parts: dict[str, dict[str, None]] = {}
         self.num_lapsed = 0
 
     def hold(self, uid: str, pod: LivePod) -> set[str]:
@@ -308,6 +320,8 @@ class Register:
         changed = self.drop(uid)
         self.held[uid] = pod
         self.on_node.setdefault(pod.node, {})[uid] = pod
+        if pod.gang:
+            self.parts.setdefault(pod.gang, {})[uid] = None
         return changed | {pod.node}
 
     def drop(self, uid: str) -> set[str]:
@@ -320,7 +334,29 @@ class Register:
         del there[uid]
         if not there:
             del self.on_node[pod.node]
+        if pod.gang:
+            del self.parts[pod.gang][uid]
+            if not self.parts[pod.gang]:
+                del self.parts[pod.gang]
         return {pod.node}
+
+    def open_parts(self, gang: str) -> list[str]:
+        """Uids of the parts of a gang that have been promised a place together, and may lose it."""
+        kept = ((uid, self.reservations.get(uid)) for uid in self.parts.get(gang, ()))
+        return [uid for uid, one in kept if one is not None and one.least and not one.is_committing]
+
+    def keep_whole(self, gang: str) -> set[str]:
+        """Give back all that is promised to a gang that holds less than must start together."""
+        promised = self.open_parts(gang)
+        least = max((self.reservations[uid].least for uid in promised), default=0)
+        if len(self.parts.get(gang, ())) >= least:
+            return set()
+        return {name for uid in promised for name in self.drop(uid)}
+
+    def lose(self, uid: str) -> set[str]:
+        """Let a pod hold nothing, nor its gang what it was promised, unless the gang is whole without it."""
+        gang = self.held[uid].gang if uid in self.held else ""
+        return self.drop(uid) | self.keep_whole(gang)
 
     def see(self, pod: LivePod) -> set[str] | None:
         """Take note of a pod that has its node, or waits."""
@@ -330,7 +366,8 @@ class Register:
             if self.held.get(uid) == pod and not is_reserved:
                 return None
             self.waiting.pop(uid, None)
-            return self.hold(uid, pod)
+            before = self.held.get(uid, pod).gang
+            return self.hold(uid, pod) | self.keep_whole(before)
         is_bound = uid in self.held and not is_reserved
         if is_bound or self.waiting.get(uid) == pod:
             return None
@@ -341,7 +378,7 @@ class Register:
         """Forget a pod."""
         is_known = uid in self.waiting or uid in self.held
         self.waiting.pop(uid, None)
-        return self.drop(uid) if is_known else None
+        return self.lose(uid) if is_known else None
 
     def commit(self, uid: str) -> set[str] | None:
         """Keep a reservation until the outcome of its bind is known."""
@@ -358,18 +395,26 @@ class Register:
         self.waiting.pop(uid, None)
         return self.hold(uid, self.held[uid])
 
-    def lapse(self, at_s: float, lapse_s: float) -> set[str] | None:
-        """Drop reservations that are too old; one made later than now is dated back."""
+    def unbind(self, uid: str) -> set[str] | None:
+        """Drop a reservation; that of a part stays as long as those of its gang."""
+        kept = self.reservations.get(uid)
+        if kept is None or not kept.least:
+            return None if kept is None else self.drop(uid)
+        self.reservations[uid] = kept._replace(is_committing=False)
+        return self.keep_whole(self.held[uid].gang)
+
+    def lapse(self, at_s: float, lapse_s: float, gang_s: float) -> set[str] | None:
+        """Drop reservations that are too old, those of a gang together; one made later than now is dated back."""
         old = []
         is_dated = False
         for uid, kept in self.reservations.items():
             if kept.at_s > at_s:  # the clock went back
                 self.reservations[uid] = kept._replace(at_s=at_s)
                 is_dated = True
-            elif not kept.is_committing and at_s - kept.at_s > lapse_s:
+            elif not kept.is_committing and at_s - kept.at_s > (gang_s if kept.least else lapse_s):
                 old.append(uid)
         self.num_lapsed += len(old)
-        changed = {name for uid in old for name in self.drop(uid)}
+        changed = {name for uid in old for name in self.lose(uid)}
         return changed if old or is_dated else None
 
 
@@ -520,6 +565,16 @@ def refusal_of(pod: LivePod) -> str:
     if constraint_in(pod.constraints) is None:
         return "constraints that cannot be read"
     return ""
+
+
+def size_of(pod: LivePod) -> tuple[int, int]:
+    """Milli-GPU and milli-vCPU that a pod asks for."""
+    return sum(share.num_gpus * share.gpu_milli for share in pod.shares), pod.cpu_milli
+
+
+def is_like(pod: LivePod, other: LivePod) -> bool:
+    """Whether two pods ask for the same."""
+    return replace(pod, uid=other.uid, name=other.name) == other
 
 
 NONE = np.zeros(0, np.int64)
@@ -927,8 +982,13 @@ class Standing(NamedTuple):
     reservations: dict[str, Reservation]
 
 
-values_of_node, values_of_pod = (attrgetter(*(field.name for field in fields(kind)))
-                                 for kind in (LiveNode, LivePod))
+values_of_node, pod_values = (attrgetter(*(field.name for field in fields(kind))) for kind in (LiveNode, LivePod))
+
+
+def values_of_pod(pod: LivePod) -> tuple[Any, ...]:
+    """Fields of a pod for a digest; the gang counts only where there is one, as it was before there were any."""
+    *values, gang = pod_values(pod)
+    return (*values, gang) if gang else tuple(values)
 
 
 class LiveCluster:
@@ -994,9 +1054,9 @@ class LiveCluster:
             case Bound(uid):
                 return register.bind(uid)
             case BindFailed(uid):
-                return register.drop(uid) if uid in register.reservations else None
+                return register.unbind(uid)
             case Passed(at_s):
-                return register.lapse(at_s, self.settings.lapse_s)
+                return register.lapse(at_s, self.settings.lapse_s, self.settings.gang_s)
             case _:
                 raise TypeError(f"{event!r:.80} is no event")
         self._engine = None  # it is built anew at the next question
@@ -1007,8 +1067,12 @@ class LiveCluster:
         """Count nodes anew, and the version up; nothing if there is no news."""
         if changed is not None:
             self.version += 1
+        self._recount(changed or ())
+
+    def _recount(self, names: Iterable[str]) -> None:
+        """Count some nodes anew."""
         if self._engine is not None:
-            for name in changed or ():
+            for name in names:
                 self._engine.recount(name, self._register.on_node.get(name, {}))
 
     def _ready(self) -> Engine:
@@ -1020,6 +1084,23 @@ class LiveCluster:
             for name, pods in self._register.on_node.items():
                 self._engine.recount(name, pods)
         return self._engine
+
+    def _chosen(self, pod: LivePod, nodes: tuple[str, ...] | None, together: str = "") -> Decision:
+        """The place of a pod as things stand, without taking it."""
+        decision = Decision(self.version, key_of(pod), pod.name, together=together)
+        if self._nodes:
+            engine = self._ready()
+            decision = engine.decide(decision, engine.question_of(pod, nodes, self._random_number()))
+        self._num_decisions += 1
+        return decision
+
+    def _reserve(self, pod: LivePod, decision: Decision, at_s: float, least: int = 0) -> set[str]:
+        """Keep the place free that was chosen for a pod; return the nodes that changed."""
+        shares = tuple(share._replace(gpu_list=decision.gpu_list)
+                       for share in pod.shares if share.num_gpus > 0)
+        changed = self._register.hold(decision.uid, replace(pod, node=decision.node, shares=shares))
+        self._register.reservations[decision.uid] = Reservation(decision, at_s, least=least)
+        return changed
 
     def _random_number(self) -> int:
         """A large number of the next decision, by its place in the order of all."""
@@ -1042,25 +1123,99 @@ class LiveCluster:
 
     def _decide(self, asked: Asked) -> Decision:
         """Decide, and reserve what was chosen if that is wanted."""
-        uid = key_of(asked.pod)
-        register = self._register
-        if uid in register.reservations:
-            self._note(register.drop(uid))
-        decision = Decision(self.version, uid, asked.pod.name)
-        if why := refusal_of(asked.pod):
-            return replace(decision, refused=why)
-        if self._nodes:
-            engine = self._ready()
-            decision = engine.decide(decision, engine.question_of(asked.pod, asked.nodes,
-                                                                  self._random_number()))
-        self._num_decisions += 1
+        pod, register = asked.pod, self._register
+        uid = key_of(pod)
+        kept = register.reservations.get(uid)
+        if kept is not None and not (kept.least and asked.least > 1):
+            self._note(register.lose(uid))
+        if pod.gang and asked.least > 1:
+            promised = register.open_parts(pod.gang)
+            num_settled = len(register.parts.get(pod.gang, ())) - len(promised)
+            if num_settled < asked.least:
+                return self._decide_together(asked, promised, num_settled)
+        if why := refusal_of(pod):
+            return Decision(self.version, uid, pod.name, refused=why)
+        decision = self._chosen(pod, asked.nodes)
         if decision.node and asked.reserves:
-            shares = tuple(share._replace(gpu_list=decision.gpu_list)
-                           for share in asked.pod.shares if share.num_gpus > 0)
-            changed = register.hold(uid, replace(asked.pod, node=decision.node, shares=shares))
-            register.reservations[uid] = Reservation(decision, asked.at_s)
-            self._note(changed)
+            self._note(self._reserve(pod, decision, asked.at_s))
         return decision
+
+    def _decide_together(self, asked: Asked, promised: Sequence[str], num_settled: int) -> Decision:
+        """Decide for as many pods of a gang as must start together, or for none of them.
+
+        A part that was promised a place gets it. If it may not go there, it is looked for another one beside the
+        places of the others, and then for all of them anew.
+
+        Parameters
+        ----------
+        asked : the question of one of them
+        promised : uids of those who have a place reserved
+        num_settled : how many others are bound, or about to be
+        """
+        pod, register = asked.pod, self._register
+        uid = key_of(pod)
+        answer = Decision(self.version, uid, pod.name)
+        num_parts = asked.least - num_settled
+        if uid in promised:
+            kept = register.reservations[uid]
+            node = kept.decision.node
+            if node in self._nodes and (asked.nodes is None or node in asked.nodes):
+                return kept.decision
+            decision = self._place([pod], asked, kept.at_s)[uid]
+            if decision.node:
+                return decision
+        elif promised:
+            return replace(answer, refused=f"the {asked.least} pods of group {pod.gang} that start together have "
+                                           "their places, and are not all bound yet")
+        others = sorted((one for key, one in register.waiting.items() if one.gang == pod.gang and key != uid
+                         and (key in promised or key not in register.held)),
+                        key=lambda one: (key_of(one) not in promised, one.name, one.uid))
+        if given_back := {name for key in promised for name in register.drop(key)}:
+            self._note(given_back)
+        together = [pod, *others[:num_parts - 1]]
+        if len(together) < num_parts:
+            return replace(answer, refused=f"{num_settled + len(together)} of {asked.least} pods of group {pod.gang} "
+                                           "are there")
+        if refusals := [f"{one.name}: {why}" for one in together if (why := refusal_of(one))]:
+            return replace(answer, refused=refusals[0])
+        found = self._place(sorted(together, key=size_of, reverse=True), asked, asked.at_s)
+        lacking = [decision for decision in found.values() if not decision.node]
+        if not lacking:
+            return found[uid]
+        settled = f", and {num_settled} have their places" if num_settled else ""
+        return replace(answer, failed=lacking[0].failed, together=f"{num_parts - len(lacking)} of {num_parts} parts "
+                                                                  f"of group {pod.gang} fit{settled}")
+
+    def _place(self, parts: Sequence[LivePod], asked: Asked, at_s: float) -> dict[str, Decision]:
+        """Decide for parts of a gang, one after the other; places are kept if all have one, and that is wanted.
+
+        Parameters
+        ----------
+        parts : pods; who asks for the same as the one that asked may go to the same nodes, others to all
+        asked : the question
+        at_s : since when places are kept
+        """
+        found: dict[str, Decision] = {}
+        changed: set[str] = set()
+        for pod in parts:
+            nodes = asked.nodes if is_like(pod, asked.pod) else None
+            decision = self._chosen(pod, nodes, f"one of {asked.least} parts of group {pod.gang} that start together")
+            found[decision.uid] = decision
+            if decision.node:
+                taken = self._reserve(pod, decision, at_s, asked.least)
+                self._recount(taken)
+                changed |= taken
+        if asked.reserves and all(decision.node for decision in found.values()):
+            self._note(set())
+        else:
+            self._give_back(found)
+            self._recount(changed)
+        return found
+
+    def _give_back(self, found: Collection[str]) -> None:
+        """Drop what was reserved for parts of a gang, of which some have no place."""
+        for uid in found:
+            self._register.drop(uid)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -1122,7 +1277,8 @@ class LiveCluster:
         """Watts, milli-GPU and counts, for a dashboard."""
         amounts = self._ready().amounts() if self._nodes else dict.fromkeys(AMOUNTS, 0.0)
         register = self._register
-        return {**amounts, "pods": float(len(register.held)),
+        waiting = {pod.gang for uid, pod in register.waiting.items() if pod.gang and uid not in register.held}
+        return {**amounts, "pods": float(len(register.held)), "gangs_waiting": float(len(waiting)),
                 "reservations": float(len(register.reservations)),
                 "lapsed": float(register.num_lapsed)}
 
@@ -1146,7 +1302,8 @@ class LiveCluster:
     def digest(self) -> str:
         """SHA-256 of the state: equal for equal states, whatever the way there."""
         register = self._register
-        kept = {uid: (one.at_s, one.is_committing) for uid, one in register.reservations.items()}
+        kept = {uid: (one.at_s, one.is_committing, *([one.least] if one.least else []))
+                for uid, one in register.reservations.items()}
         said = {
             "policy": self._policy.name,
             "nodes": [values_of_node(self._nodes[name]) for name in sorted(self._nodes)],

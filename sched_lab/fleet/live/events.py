@@ -30,11 +30,13 @@ def sentence_of(decision: Decision) -> tuple[str, str]:
         return "Refused", decision.refused
     if not decision.node:
         lacks = ", ".join(f"{WORDS.get(way, way)} on {count}" for way, count in decision.failed)
-        return "NoNode", f"no node can take the pod; in the way first: {lacks or 'no node is known'}"
+        what = decision.together or "no node can take the pod"
+        return "NoNode", f"{what}; in the way first: {lacks or 'no node is known'}"
     gpus = f" with GPU {decision.gpu_list}" if decision.gpu_list else ""
     other = (f"; next best: {decision.runner_up} with {decision.runner_up_points}"
              if decision.runner_up else "; there is no other")
-    return "Decided", f"{decision.node}{gpus} has {decision.points} points{other}"
+    part = f"; {decision.together}" if decision.together else ""
+    return "Decided", f"{decision.node}{gpus} has {decision.points} points{other}{part}"
 
 
 class Events:

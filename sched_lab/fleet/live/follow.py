@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -171,6 +172,9 @@ CONNECT_S = 5.0
 LIST_S = 60.0
 CALL_S = 3.0  # the scheduler waits for the answer
 WATCH_S = 300
+GROUP_VERSIONS = {  # of what says how many pods start together, where it is not v1alpha1
+    ("scheduling.k8s.io", "PodGroup"): "v1alpha2", ("scheduling.volcano.sh", "PodGroup"): "v1beta1",
+    ("scheduling.run.ai", "PodGroup"): "v2alpha2"}
 SILENCE_S = 150.0  # a bookmark comes about once a minute
 
 
@@ -317,6 +321,7 @@ class KubernetesApi:
         self._core = client_of(kubeconfig)
         self._connect_s = connect_s
         self._coordination = client.CoordinationV1Api(self._core.api_client)
+        self._custom = client.CustomObjectsApi(self._core.api_client)
         self._lists = {"nodes": self._core.list_node,
                        "pods": self._core.list_pod_for_all_namespaces}
 
@@ -368,6 +373,17 @@ class KubernetesApi:
         """
         return self._found(self._core.read_namespaced_pod, name, namespace)
 
+    def group(self, program: str, kind: str, namespace: str, name: str) -> dict[str, Any] | None:
+        """What says how many pods of a group start together, as `Api` has it.
+
+        Parameters
+        ----------
+        program, kind, namespace, name : of it
+        """
+        plural = f"{kind.lower()}s"
+        version = GROUP_VERSIONS.get((program, kind), "v1alpha1")
+        return self._found(partial(self._custom.get_namespaced_custom_object, program, version), namespace, plural, name)
+
     def lease(self, namespace: str, name: str) -> dict[str, Any] | None:
         """A lease as it is now, as `Api` has it.
 
@@ -401,7 +417,7 @@ class KubernetesApi:
         object_in(answered(self._core.create_namespaced_event, namespace, body,
                            _request_timeout=(self._connect_s, CALL_S)))
 
-    def _found(self, call: Callable[..., Any], name: str, namespace: str) -> dict[str, Any] | None:
+    def _found(self, call: Callable[..., Any], *names: str) -> dict[str, Any] | None:
         """The object that a call reads; None if there is none.
 
         Raises
@@ -409,7 +425,7 @@ class KubernetesApi:
         ApiError : the server refused
         """
         try:
-            return object_in(answered(call, name, namespace, _request_timeout=(self._connect_s, CALL_S)))
+            return object_in(answered(call, *names, _request_timeout=(self._connect_s, CALL_S)))
         except ApiError as trouble:
             if trouble.status == 404:
                 return None

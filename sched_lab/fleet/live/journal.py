@@ -64,8 +64,9 @@ def said_of(value: LivePod | LiveNode | Decision) -> dict[str, Any]:
 def line_of(event: Event, live: LiveCluster) -> dict[str, Any]:
     """An event for JSON; many nodes are said by those that are missing."""
     match event:
-        case Asked(pod, nodes, at_s, reserves):
+        case Asked(pod, nodes, at_s, reserves, least):
             line = {"event": "Asked", "pod": said_of(pod), "at_s": at_s, "reserves": reserves}
+            line |= {"least": least} if least else {}
             if nodes is not None:
                 missing = live.without(nodes)
                 is_short = missing is not None and 2 * len(missing) <= len(live.names)
@@ -103,7 +104,7 @@ def event_in(line: Mapping[str, Any], live: LiveCluster) -> Event:
         missing = set(line["but"])
         nodes = [name for name in live.names if name not in missing] if missing else live.names
     return Asked(pod_in(line["pod"]), None if nodes is None else tuple(nodes), line["at_s"],
-                 line["reserves"])
+                 line["reserves"], line.get("least", 0))
 
 
 def standing_said(standing: Standing) -> dict[str, Any]:
@@ -148,7 +149,7 @@ def target_said(classes: TaskClasses) -> dict[str, Any]:
 def header_of(settings: LiveSettings) -> dict[str, Any]:
     """First line of a journal: all that its decisions depend on."""
     return {"journal": FORMS[0], "sched_lab": __version__, "policy": settings.policy,
-            "lapse_s": settings.lapse_s, "seed": settings.seed, "power": settings.power._asdict(),
+            "lapse_s": settings.lapse_s, "gang_s": settings.gang_s, "seed": settings.seed, "power": settings.power._asdict(),
             "target": target_said(settings.classes())}
 
 
@@ -168,7 +169,7 @@ def settings_in(header: Mapping[str, Any]) -> LiveSettings:
     power: dict[str, Any] = {name: {model: tuple(watts) for model, watts in value.items()}
              if isinstance(value, dict) else value for name, value in header["power"].items()}
     return LiveSettings(header["policy"], classes, PowerSettings(**power), header["lapse_s"],
-                        header["seed"])
+                        header["seed"], header.get("gang_s", LiveSettings.gang_s))
 
 
 def refuse_writing(path: str | Path, why: object) -> NoReturn:
@@ -453,6 +454,8 @@ class Journal:
                                       f"not be written ({lines.trouble}); make room")
         if self._tidying.is_alive():
             self._tidying.join()
+        if self._number and lines is not None:  # what was finished while another file was compressed
+            tidy(self._path, self._number, self._keep)
 
 
 def write_state(lines: LineFile, live: LiveCluster) -> None:

@@ -41,6 +41,7 @@ GAUGES = {
                            "beside them can serve at the usual ratio."),
     "pods": ("pods", 1, "Pods that hold something."),
     "reservations": ("reservations", 1, "Reservations that are not bound yet."),
+    "gangs_waiting": ("gangs_waiting", 1, "Groups of pods that start together, of which some have no place."),
 }
 
 
@@ -195,6 +196,7 @@ class Extender(Service):
 
     async def _filter(self, request: Request, question: dict[str, Any]) -> tuple[Any, int]:
         """Which nodes may take a pod."""
+        await carry_out(self.bridge.looking_at_group(question, time.monotonic()), self.api, self.pool)
         self._check_lease()
         answer = self.bridge.filter(question, time.monotonic())
         nodes = answer.get("NodeNames") or (answer.get("Nodes") or {}).get("items")
