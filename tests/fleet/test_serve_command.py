@@ -194,7 +194,38 @@ def fill_the_disk(one):
     assert not any("traceback" in line for line in one.lines)
 
 
-def test_a_pod_is_filtered_reserved_and_bound(api):
+def refuse_half_a_gang(api, one):
+    """Ask for one of two pods that start together, where one GPU is left."""
+    api.store.create("podgroups", {"metadata": {"name": "train"}, "spec": {"minMember": 2}})
+    pair = [openb_pod(f"part-{number}") for number in range(2)]
+    for body in pair:
+        body["metadata"]["labels"] = {"scheduling.x-k8s.io/pod-group": "train"}
+        api.store.create("pods", body)
+    asked = question("part-0") | {"Pod": pair[0]}
+    whole = "1 of 2 parts of group scheduling.x-k8s.io team/train fit; "
+    until(lambda: all(why.startswith(whole) for why in one.ask("filter", asked)[1]["FailedNodes"].values()))
+    assert "sched_lab_gangs_waiting 1.0" in one.ask("metrics", None, "GET")[1]
+
+
+def explain_as_it_decides(one, node, capsys):
+    """Ask the bridge from the command line: what it answers for a pod is what was decided."""
+    where = ("explain", "--live", f"http://127.0.0.1:{one.connection.port}", "--task")
+    assert call(*where, "team/part-1", "--json") == 1  # of its two parts one has room
+    assert json.loads(capsys.readouterr().out)["job"]["fit"] == 1
+    capsys.readouterr()
+    assert call(*where, "team/next", "--out", "why") == 0
+    assert f"fgd puts it on {node}, GPU " in capsys.readouterr().out and Path("why/nodes.csv").is_file()
+    for arguments, words in (((*where, "team/none"), "knows no pod 'team/none'"),
+                             ((*where, "team/next", "--at", "3"), "--live asks a bridge"),
+                             ((*where, "team/next", "--token-file", "other"), "answers 401"),
+                             (("explain", "--live", "http://127.0.0.1:9", "--task", "p"), "no bridge answers at"),
+                             (("explain", "--live", "file:///etc", "--task", "p"), "is no address of a bridge"),
+                             (("explain", "--task", "p"), "no cluster is named")):
+        Path("other").write_text("wrong")
+        assert_refused(call(*arguments), capsys, words)
+
+
+def test_a_pod_is_filtered_reserved_and_bound(api, capsys):
     api.trouble["event"] = [500]  # delays no decision
     with Serving("--mode", "decide", "--journal", "j.jsonl", "--policy", "fgd", "--events") as one:
         start = one.lines[-1]
@@ -224,6 +255,8 @@ def test_a_pod_is_filtered_reserved_and_bound(api):
         status, text = one.ask("metrics", None, "GET")
         assert 'sched_lab_decisions_total{mode="decide",outcome="fits"} 2.0' in text
         assert "sched_lab_gpus 4.0" in text and "sched_lab_reservations 1.0" in text
+        refuse_half_a_gang(api, one)
+        explain_as_it_decides(one, second["NodeNames"][0], capsys)
         if hasattr(resource, "prlimit"):  # which is on Linux alone
             fill_the_disk(one)
     played = replay_journal("j.jsonl")

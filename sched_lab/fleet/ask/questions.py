@@ -119,6 +119,17 @@ def is_small(tables: ClusterTables, most: int = 500) -> bool:
 
 Cluster = Annotated[Path, typer.Argument(metavar="CLUSTER", parser=folder_named,
                                          help="Folder that sched-lab read has written.")]
+FolderOrLive = Annotated[Path | None, typer.Argument(metavar="CLUSTER", parser=folder_named,
+                                                     help="Folder that sched-lab read has written, unless --live.")]
+Live = Annotated[str, option("Address of a running sched-lab serve, which is asked in place of CLUSTER; policy, watts and "
+                             "target workload are its own.", metavar="URL")]
+LiveToken = Annotated[Path | None, option(
+    "File with the token that the bridge asks for. [default: that of this user's servers, if there is one]",
+    "--token-file", metavar="FILE")]
+LiveCa = Annotated[Path | None, option("Certificates (PEM) by which that of the bridge is checked. [default: the system's]",
+                                       "--live-ca", metavar="FILE")]
+LiveCert = Annotated[Path | None, option("Our certificate and its key (PEM), if the bridge asks for one.",
+                                         "--live-cert", metavar="FILE")]
 TaskName = Annotated[str, option("Name of the task, as in tasks.csv.", "--task", metavar="NAME")]
 PolicyName = Annotated[str, policy_option(POLICIES)]
 At = Annotated[float | None, moment_option(
@@ -147,11 +158,30 @@ def checksums(cluster: Path, **files: Path | None) -> dict[str, str]:
     return {name: sha256(path) for name, path in paths.items() if path}
 
 
-def explain_command(cluster: Cluster, task: TaskName, policy: PolicyName = "fgd", at: At = None,
+def explain_live(url: str, task: str, policy: str, token_file: Path | None, ca: Path | None,
+                 cert: Path | None) -> tuple[Explanation, dict[str, object]]:
+    """Ask a running bridge for its cluster, and explain a pod of it as of now; the answer, and what was asked.
+
+    Parameters
+    ----------
+    url, token_file, ca, cert : as `fetch_state` takes them
+    task, policy : the pod; empty for the policy of the bridge
+    """
+    from ..live.state import fetch_state, live_problem
+
+    settings, standing = fetch_state(url, token_file, ca, cert)
+    problem = live_problem(settings, standing, url, task)
+    policy = policy or settings.policy
+    found = explain(problem, task, policy, power=settings.power)
+    return found, {"task": task, "policy": policy, "live": url, "version": standing.version, "sched_lab": __version__}
+
+
+def explain_command(task: TaskName, cluster: FolderOrLive = None, policy: PolicyName = "", at: At = None,
                     state: State = "", gpu_power: GpuPower = None,
                     hardware: HardwareFile = None, as_json: AsJson = False,
                     out: ExplanationFolder = None, force: Force = False,
-                    no_charts: NoCharts = False) -> None:
+                    no_charts: NoCharts = False, live: Live = "", token_file: LiveToken = None,
+                    live_ca: LiveCa = None, live_cert: LiveCert = None) -> None:
     """Explain why a policy puts a task on a node, and what every other node lacks.
 
     For every node there is a line: what it lacks (vCPU, memory, GPUs, the GPU model, labels or
@@ -159,9 +189,24 @@ def explain_command(cluster: Cluster, task: TaskName, policy: PolicyName = "fgd"
     with which the verdict would be another, and what would have to be freed. The exit code is 0 if
     a node can take the task, 1 if none can, and 2 if the question cannot be answered.
 
+    The policy is fgd if none is given. With --live a running sched-lab serve says how its cluster stands now, and by
+    its own policy the same answer is given for a pod.
+
     Example: sched-lab explain mycluster --task train-7 --policy pwr-fgd:0.1
     """
-    policy_of(policy)
+    policy_of(policy or "fgd")
+    answer = Answer("explain", {}, ("nodes.csv", "gpus.csv"), ("explanation.svg",))
+    if live:
+        if cluster or state or gpu_power or hardware or at is not None:
+            raise InputError("--live asks a bridge, and a folder, --at, --state and watts are of another answer",
+                             mend="leave them out, or leave out --live")
+        found, asked = explain_live(live, task, policy, token_file, live_ca, live_cert)
+        if out is not None:
+            answer_with(replace(answer, inputs=asked), out, found.report, force=force, no_charts=no_charts)
+        return tell(found, as_json, "explain", "--live", live, "--task", task, "--json")
+    if cluster is None:
+        raise InputError("no cluster is named", mend="give the folder that sched-lab read has written, or --live URL")
+    policy = policy or "fgd"
     tables = read_cluster(cluster)
     has_started = tables.tasks["start_s"][tables.tasks["name"] == task].notna().any()
     is_past = has_started if at is None else at < latest_s(tables)
@@ -175,8 +220,7 @@ def explain_command(cluster: Cluster, task: TaskName, policy: PolicyName = "fgd"
             asked = {"task": task, "policy": policy, "at": at, "state": state,
                      "files": checksums(cluster, gpu_power=gpu_power, hardware=hardware),
                      "sched_lab": __version__}
-            answer = Answer("explain", asked, ("nodes.csv", "gpus.csv"), ("explanation.svg",))
-            answer_with(answer, out, found.report, force=force, no_charts=no_charts)
+            answer_with(replace(answer, inputs=asked), out, found.report, force=force, no_charts=no_charts)
         then = ("place", cluster, "--out", "placed") if found.is_served else (
             "move", cluster, "--out", "moves")
         tell(found, as_json, *then)

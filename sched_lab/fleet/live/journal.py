@@ -57,7 +57,7 @@ EVENTS = {kind.__name__: kind for kind in (NodeSeen, NodeGone, PodSeen, PodGone,
 
 def said_of(value: LivePod | LiveNode | Decision) -> dict[str, Any]:
     """Fields of a record for JSON, without those that have their usual value."""
-    return {field.name: own for field in fields(value)
+    return {field.name: list(map(tuple, own)) if isinstance(own, tuple) else own for field in fields(value)
             if (own := getattr(value, field.name)) != field.default}
 
 

@@ -25,6 +25,7 @@ from ...lab.web import Endpoint, Limits, Service
 from ...power import GPU_POWER_W
 from .bridge import Bridge, Steps
 from .core import Asked, Event, LiveCluster, LiveNode, LivePod, LiveSettings, NodeSeen, PodGone, Share
+from .journal import header_of, standing_said
 from .lease import FencedApi, Lease
 
 __all__ = ['Extender']
@@ -183,11 +184,12 @@ class Extender(Service):
         return {"mode": self.bridge.mode, **self.details}
 
     def endpoints(self, guard: Guard) -> list[Endpoint]:
-        """The three verbs of an extender."""
+        """The three verbs of an extender, and what `explain --live` reads."""
         may_bind = guard.asks or guard.is_insecure
         answers = {"filter": self._filter, "prioritize": self._prioritize,
                    "bind": self._bind if may_bind else self._refuse_bind}
-        return [Endpoint("POST", f"/{verb}", answer, verb, True) for verb, answer in answers.items()]
+        return [*(Endpoint("POST", f"/{verb}", answer, verb, True) for verb, answer in answers.items()),
+                Endpoint("GET", "/state", self._state, "state", False)]
 
     def check_open(self) -> None:
         """Refuse questions before the cluster is known."""
@@ -223,6 +225,11 @@ class Extender(Service):
             self.bind_failures.inc()
             LOG.warning("a bind failed", extra={"fields": {"error": answer["Error"]}})
         return answer, 200
+
+    async def _state(self, request: Request, question: dict[str, Any]) -> tuple[Any, int]:
+        """How the cluster stands, as a file of a journal begins."""
+        live = self.bridge.live
+        return {**header_of(live.settings), "standing": standing_said(live.standing())}, 200
 
     async def _refuse_bind(self, request: Request, question: dict[str, Any]) -> tuple[Any, int]:
         """Refuse to bind for somebody who is not asked who it is."""

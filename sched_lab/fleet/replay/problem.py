@@ -33,7 +33,7 @@ from ...online.model import (
     world_of,
 )
 from ...power import Power
-from ...traces import Tasks, admits, models_of, target_workload, task_classes
+from ...traces import TaskClasses, Tasks, admits, models_of, target_workload, task_classes
 from ..read.objects import OPERATORS, Rule, meets
 from ..read.tables import (
     BY_DRIVER,
@@ -89,6 +89,7 @@ class Problem:
         None if nothing is known
     row : (tasks,) place in the table that each comes from; None if from none
     outages : when nodes are drained or down; None if never
+    target : classes of the target workload; None for that of the tasks
     """
 
     cluster: Cluster
@@ -116,6 +117,7 @@ class Problem:
     row: Integers | None = None
     lacking_parts: Integers | None = None
     outages: Outages | None = None
+    target: TaskClasses | None = None
 
     def grouped(self) -> Cluster:
         """The cluster with placement groups for CPU models: Cond. 4 is then that of placement."""
@@ -1134,14 +1136,14 @@ def power_of_problem(problem: Problem, power: PowerSettings) -> Power:
 def world_of_problem(problem: Problem, power: PowerSettings) -> tuple[World, Integers]:
     """Empty world of a problem, and the class of each task, (tasks,).
 
-    Ties are broken in the order of `nodes.csv`; the target workload is that of the trace.
+    Ties are broken in the order of `nodes.csv`; the target workload is that of the trace, unless it is given.
 
     Raises
     ------
     InputError : a GPU or CPU model has no watts
     """
     classes, class_of_task = task_classes(problem.tasks)
-    target = target_workload(problem.tasks)
+    target = problem.target or target_workload(problem.tasks)
     world = world_of(problem.grouped(), classes, target, power_of_problem(problem, power))
     return world, class_of_task
 
