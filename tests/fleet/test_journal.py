@@ -1,6 +1,7 @@
 """A journal plays itself again bit for bit, says what was torn off, and no other file is written to."""
 import gzip
 import json
+import os
 import random
 import shutil
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from sched_lab import __version__
+from sched_lab.fleet.live.bridge_command import kept
 from sched_lab.fleet.live.core import (
     Asked,
     BindFailed,
@@ -344,6 +346,11 @@ def test_only_so_many_finished_files_are_kept(tmp_path):
     names = sorted(path.name for path in tmp_path.glob("journal*"))
     assert len(names) == 3 and not names[-1].endswith(".gz") and names[0] > "journal-000003"
     assert replay_journal(tmp_path)["same"].all()
+    written(tmp_path, [], LOTS, **dict(zip(("keep", "keep_s"), kept("2h"), strict=True)))
+    assert sorted(path.name for path in tmp_path.glob("journal*")) == names  # they are as old as they were before
+    os.utime(tmp_path / names[0], (0, 0))
+    written(tmp_path, [], LOTS, **dict(zip(("keep", "keep_s"), kept("7d"), strict=True)))
+    assert sorted(path.name for path in tmp_path.glob("journal*")) == names[1:]
 
 
 def test_two_do_not_write_one_folder(tmp_path):

@@ -86,6 +86,7 @@ def test_recommend_refuses_damaged_files(dump, capsys):
     (("--gpu-index-annotation", "-x"), "'-x'"), (("--gpu-index-annotation", "x" * 64), "no name"),
     (("--tls-cert", "cert.pem"), "go together"),
     (("--client-ca", "ca.pem"), "needs TLS"), (("--lapse", "0"), "--lapse"),
+    (("--journal-keep", "7w"), "such as 20, 12h"),
     (("--lease", "alone"), "no namespace and name"), (("--lease", "a/b", "--rest", "9"), "more than half"),
     (("--rest", "-1"), "--rest"), (("--lapse", "nan"), "--lapse"),
     (("--port", "65536"), "--port"), (("--kubeconfig", "absent"), "no way to a cluster"),

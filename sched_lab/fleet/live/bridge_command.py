@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 import socket
+import sys
 import threading
 import uuid
 from functools import partial
@@ -128,8 +130,26 @@ JournalFile = Annotated[Path | None, option(
 JournalSize = Annotated[int | None, option(
     "Write --journal as a folder, with a new file after so many MiB. [default: 64 in a folder]",
     min=1, metavar="MIB")]
-JournalKeep = Annotated[int, option("How many finished files of a folder are kept, compressed.",
-                                    min=1, metavar="FILES")]
+AGE = re.compile(r"([1-9][0-9]{0,5})([hd]?)")
+HOURS = {"h": 1, "d": 24}
+
+
+def files_or_age(written: str) -> str:
+    """How many files are kept, or for how long, checked."""
+    if not AGE.fullmatch(written):
+        raise typer.BadParameter(f"{written!r:.60} is no number of files and no age; give such as 20, 12h or 7d")
+    return written
+
+
+def kept(written: str) -> tuple[int, float]:
+    """How many finished files are kept, and for how long, in seconds."""
+    number, unit = AGE.fullmatch(written).groups()  # type: ignore[union-attr]
+    return (sys.maxsize, 3600.0 * HOURS[unit] * int(number)) if unit else (int(number), math.inf)
+
+
+JournalKeep = Annotated[str, option(
+    "How many finished files of a folder are kept, compressed, or for how long: 7d, 12h. Files go when the next one begins.",
+    metavar="FILES|AGE", callback=files_or_age)]
 TargetFile = Annotated[str, option(
     "Tasks or pods whose popular classes are the target workload, of any format of sched-lab read. "
     "[default: embedded, like openb]", "--target", metavar="FILE")]
@@ -201,7 +221,7 @@ def lease_of(name: str, seconds: int, rest_s: float | None) -> Lease | None:
 def serve_command(mode: Mode = "observe", policy: PolicyName = "fgd", host: Host = "127.0.0.1",
                   port: Port = 8888, kubeconfig: Kubeconfig = None,
                   nodes_in_request: NodesInRequest = False, journal: JournalFile = None,
-                  journal_size: JournalSize = None, journal_keep: JournalKeep = KEEP,
+                  journal_size: JournalSize = None, journal_keep: JournalKeep = str(KEEP),
                   token_file: TokenFile = None, tls_cert: TlsCert = None, tls_key: TlsKey = None,
                   client_ca: ClientCa = None, allow_host: AllowHost = None,
                   insecure: Insecure = False, target: TargetFile = "",
@@ -239,8 +259,9 @@ def serve_command(mode: Mode = "observe", policy: PolicyName = "fgd", host: Host
         if journal is not None and journal_size is not None:
             make_folder(journal)
         file_bytes = journal_size << 20 if journal_size else FILE_BYTES
-        bridge = Bridge(Journal(journal, LiveCluster(settings), file_bytes=file_bytes,
-                                keep=journal_keep), mode,
+        keep, keep_s = kept(journal_keep)
+        bridge = Bridge(Journal(journal, LiveCluster(settings), file_bytes=file_bytes, keep=keep,
+                                keep_s=keep_s), mode,
                         BridgeSettings(gpu_index_annotation, nodes_in_request, has_gangs=gang_timeout > 0))
         limits = (Limits(body_bytes=LARGE_BODY, held_bytes=2 * LARGE_BODY) if nodes_in_request
                   else Limits())

@@ -7,6 +7,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import math
 import os
 import re
 import shutil
@@ -296,20 +297,22 @@ def numbered(folder: Path) -> dict[int, Path]:
     return {number: path for number, _, path in reversed(found)}  # as it was, if it is there twice
 
 
-def tidy(folder: Path, newest: int, keep: int) -> None:
+def tidy(folder: Path, newest: int, keep: int, keep_s: float) -> None:
     """Remove the oldest finished files of a journal, and compress the others, if there is room.
 
     Parameters
     ----------
     folder : of the journal
     newest : number of the file that is written
-    keep : how many finished files are kept
+    keep, keep_s : how many finished files are kept, and how long after they were finished, in seconds
     """
     finished = [path for number, path in sorted(numbered(folder).items()) if number < newest]
-    for path in finished[:-keep]:
-        for form in (path, path.with_name(f"{path.name}.gz")):
-            form.unlink(missing_ok=True)
-    for path in finished[-keep:]:
+    end_s = time.time() - keep_s
+    for path in finished:
+        if path in finished[:-keep] or path.stat().st_mtime < end_s:
+            for form in (path, path.with_name(f"{path.name}.gz")):
+                form.unlink(missing_ok=True)
+            continue
         if path.suffix == ".gz":
             continue
         part = path.with_name(f"{path.name}.part")
@@ -317,6 +320,7 @@ def tidy(folder: Path, newest: int, keep: int) -> None:
             with open(path, "rb") as file, gzip.open(part, "wb", 6) as packed:
                 shutil.copyfileobj(file, packed, 2**20)
             part.chmod(0o600)
+            shutil.copystat(path, part)
             part.replace(path.with_name(f"{path.name}.gz"))
             path.unlink()
         except OSError:  # no room: after the next file
@@ -343,7 +347,7 @@ class Journal:
     live : an empty cluster
     clock : seconds, for the milliseconds of decisions
     file_bytes : after how many there is a new file in a folder
-    keep : how many finished files are kept there, compressed
+    keep, keep_s : how many finished files are kept there, compressed, and for how long, in seconds
 
     Raises
     ------
@@ -352,12 +356,12 @@ class Journal:
 
     def __init__(self, path: str | Path | None, live: LiveCluster,
                  clock: Callable[[], float] = time.perf_counter, file_bytes: int = FILE_BYTES,
-                 keep: int = KEEP) -> None:
+                 keep: int = KEEP, keep_s: float = math.inf) -> None:
         self.live = live
         self._clock = clock
         self._num_events = 0
         self._file_bytes = file_bytes
-        self._keep = keep
+        self._keep = keep, keep_s
         self._lines: LineFile | None = None
         self._number = 0  # of the file in a folder
         self._tidying = threading.Thread()
@@ -387,7 +391,7 @@ class Journal:
         self._lines = lines
         if self._number and not self._tidying.is_alive():
             self._tidying = threading.Thread(
-                target=tidy, args=(self._path, self._number, self._keep), daemon=True)
+                target=tidy, args=(self._path, self._number, *self._keep), daemon=True)
             self._tidying.start()
         return lines
 
@@ -404,6 +408,13 @@ class Journal:
                 old.trouble = str(refused)
             else:
                 old.file.close()
+
+    def num_bytes(self) -> int:
+        """Size of the file, or of all files of the folder; 0 without a journal."""
+        if self._lines is None:
+            return 0
+        files = [*numbered(self._path).values()] if self._number else [self._lines.path]
+        return sum(Path(file).stat().st_size for file in files if Path(file).exists())
 
     @property
     def trouble(self) -> str:
@@ -455,7 +466,7 @@ class Journal:
         if self._tidying.is_alive():
             self._tidying.join()
         if self._number and lines is not None:  # what was finished while another file was compressed
-            tidy(self._path, self._number, self._keep)
+            tidy(self._path, self._number, *self._keep)
 
 
 def write_state(lines: LineFile, live: LiveCluster) -> None:
