@@ -2,6 +2,7 @@
 import ast
 import inspect
 import json
+import re
 import shutil
 import ssl
 import subprocess
@@ -14,14 +15,20 @@ import yaml
 
 from sched_lab._extras import EXTRA_OF
 from sched_lab.fleet.ask.recommend import recommend
-from sched_lab.fleet.live.bridge import MODES
+from sched_lab.fleet.live.bridge import MODES, Bridge
 from sched_lab.fleet.live.bridge_command import serve_command
+from sched_lab.fleet.live.core import LiveCluster, LiveSettings
+from sched_lab.fleet.live.journal import Journal
+from sched_lab.fleet.live.lease import Lease
+from sched_lab.fleet.live.serve import Extender
 from sched_lab.fleet.read.gangs import KINDS as GROUP_KINDS
 from sched_lab.fleet.read.kubernetes import read_kubernetes
 from sched_lab.fleet.read.tables import Ledger, ReadOptions, Source, tables_of
 from sched_lab.lab.access import Access
+from sched_lab.lab.web import Limits
 from sched_lab.online.model import PowerSettings
 from sched_lab.online.policies import policy_of
+from sched_lab.traces import toy_tasks
 
 ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"
@@ -180,6 +187,37 @@ def test_the_trial_has_a_scheduler_with_this_configuration():
     assert all((each["name"], each["namespace"]) == (account["name"], account["namespace"]) for each in subjects)
 
 
+# --- what is watched
+
+def exported():
+    """Return the names of all metrics of a bridge with a lease, as Prometheus stores them."""
+    bridge = Bridge(Journal(None, LiveCluster(LiveSettings(target=toy_tasks()))))
+    extender = Extender(bridge, None, Limits(), warm=lambda: None, lease=Lease("lab/bridge", "me", 15.0, 5.0))
+    extender.health.waits_for.clear()
+    endings = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count")}
+    return {f"{family.name}{ending}" for family in extender.registry.collect()
+            for ending in endings.get(family.type, ("",))}
+
+
+def named_in(text):
+    """Return the names of our metrics in a text, and of those of a process."""
+    return set(re.findall(r"\b(?:sched_lab|process)_[a-z_]+\b", text))
+
+
+def test_dashboard_and_alerts_ask_for_metrics_that_exist_and_all_are_documented():
+    known = exported()
+    board = json.loads((DEPLOY / "monitoring" / "dashboard.json").read_text())
+    queries = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+    (group,) = yaml.safe_load((DEPLOY / "monitoring" / "alerts.yaml").read_text())["groups"]
+    rules = [rule["expr"] for rule in group["rules"]]
+    assert len(queries) >= 10 and len(rules) == 6 and all(rule["annotations"]["summary"] for rule in group["rules"])
+    assert all(named_in(query) or "up{" in query for query in queries + rules)
+    assert named_in(" ".join(queries + rules)) <= known
+    table = (DEPLOY / "README.md").read_text(encoding="utf-8").partition("## What is watched")[2].partition("\n## ")[0]
+    shown = {re.sub("_(sum|count)$", "_bucket", name) for name in known if name.startswith("sched_lab")}
+    assert named_in(table) == shown
+
+
 # --- rights
 
 def methods_used():
@@ -243,7 +281,10 @@ def test_one_answers_and_another_stands_by_where_pods_wait_for_it(name):
     if not lease:
         assert spec["strategy"] == {"type": "Recreate"}
         return
-    assert spec["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 1}  # followers first
+    assert spec["strategy"]["rollingUpdate"] == {"maxSurge": "100%", "maxUnavailable": "100%"}  # no follower gets ready
+    pod = spec["template"]["spec"]
+    ((_, before_the_end_s),) = [one["lifecycle"]["preStop"]["exec"]["command"] for one in pod["containers"]]
+    assert int(before_the_end_s) + 2 + 20 + 15 < pod["terminationGracePeriodSeconds"]  # and what `serve` takes then
     role = one(name, "Role")
     named = [rule["resourceNames"] for rule in role["rules"] if "resourceNames" in rule]
     assert [[role["metadata"]["namespace"], *names] for names in named] == [lease.split("/")]

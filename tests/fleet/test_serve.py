@@ -45,6 +45,8 @@ class StandIn:
         self.may_bind.set()
         self.begun = threading.Event()
         self.is_closed = False
+        self.refusals = {"gpu": 2}
+        self.num_bytes = lambda: 7
 
     def filter(self, request, at_s):
         names = request.get("NodeNames")
@@ -703,6 +705,7 @@ def test_metrics_say_what_happened(running):
                  'sched_lab_decisions_total{mode="decide",outcome="none"}', 'sched_lab_bind_failures_total',
                  'sched_lab_requests_total{status="200",verb="filter"}', "sched_lab_eopc_watts 1500.0",
                  "sched_lab_gpus_stranded 2.5", "sched_lab_reservations_lapsed_total 3.0",
+                 'sched_lab_refusals_total{condition="gpu"} 2.0', "sched_lab_journal_bytes 7.0",
                  'sched_lab_request_seconds_bucket{le="0.003",verb="filter"}', "process_resident_memory_bytes"):
         assert line in text, line
 

@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Any, NamedTuple, Protocol
 
 from ...lab.frames import InputError, OutputError
@@ -593,6 +595,7 @@ class Bridge:
     ----------
     live : the cluster
     objects : reads nodes and pods
+    refusals : questions without a node, by what was in the way on most nodes, or "refused"
     groups : what was looked at about groups of pods, by program, kind, namespace and name
     doubts : bindings of unknown outcome, by uid
     sending : uids of pods whose binding is being written
@@ -606,6 +609,7 @@ class Bridge:
         self.mode = mode
         self.settings = settings or BridgeSettings()
         self.objects = Objects(self.settings.gpu_index, self.settings.has_gangs)
+        self.refusals: Counter[str] = Counter()
         self.groups: dict[tuple[str, str, str, str], GroupSeen] = {}
         self.doubts: dict[str, Doubt] = {}
         self.sending: set[str] = set()
@@ -691,6 +695,7 @@ class Bridge:
             return args.answer(args.names)
         if pod is None or eligible.refused:
             uid = uid_of(args.body)
+            self.refusals["refused"] += 1
             self.hears(args.body, Decision(self.live.version, uid, uid, refused=eligible.refused))
             return args.answer((), unresolvable=dict.fromkeys(args.names, eligible.refused))
         if node := self._settled_node(pod.uid):
@@ -753,6 +758,9 @@ class Bridge:
         """Ask the cluster for a node."""
         decision = self.tell(Asked(pod, nodes, at_s, reserves, least))
         assert decision is not None, "a question gets a decision"
+        if not decision.node:
+            way, _ = max(decision.failed, key=itemgetter(1), default=("", 0))
+            self.refusals["refused" if decision.refused else way or "nodes"] += 1
         return decision
 
     def _same_names(self, names: tuple[str, ...]) -> tuple[str, ...]:

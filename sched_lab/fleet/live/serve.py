@@ -46,15 +46,29 @@ GAUGES = {
 }
 
 
-class ClusterGauges(Collector):
-    """Gauges of the cluster, computed when they are asked for."""
+class BridgeGauges(Collector):
+    """What a bridge and its cluster can say of themselves when they are asked.
 
-    def __init__(self, gauges: Callable[[], Mapping[str, float]]) -> None:
-        self.gauges = gauges
+    Parameters
+    ----------
+    bridge : that is asked
+    is_ready : whether it knows its cluster
+    """
+
+    def __init__(self, bridge: Bridge, is_ready: Callable[[], bool]) -> None:
+        self.bridge = bridge
+        self.is_ready = is_ready
 
     def collect(self) -> Iterator[Metric]:
-        """One family for each gauge; lapsed reservations are a counter."""
-        for name, value in self.gauges().items():
+        """One family for each gauge; lapsed reservations and refusals are counters."""
+        yield GaugeMetricFamily("sched_lab_journal_bytes", "Size of the journal.",
+                                value=self.bridge.journal.num_bytes())
+        refusals = CounterMetricFamily("sched_lab_refusals", "Questions without a node, by what was in the way on most "
+                                       "nodes; refused: by the question itself.", labels=["condition"])
+        for condition, count in self.bridge.refusals.items():
+            refusals.add_metric([condition], count)
+        yield refusals
+        for name, value in self.bridge.live.gauges().items() if self.is_ready() else ():
             if name in GAUGES:
                 metric, factor, words = GAUGES[name]
                 yield GaugeMetricFamily(f"sched_lab_{metric}", words, value=factor * value)
@@ -174,8 +188,7 @@ class Extender(Service):
             leads.set_function(lambda: float(lease.left_s() > 0))
         self.watch_restarts = Counter("sched_lab_watch_restarts", "Watches that were begun again.",
                                       ["kind"], registry=registry)
-        registry.register(ClusterGauges(lambda: {} if self.health.waits_for else
-                                        bridge.live.gauges()))
+        registry.register(BridgeGauges(bridge, lambda: not self.health.waits_for))
         ProcessCollector(registry=registry)
 
     @property
