@@ -1167,9 +1167,10 @@ class LiveCluster:
         elif promised:
             return replace(answer, refused=f"the {asked.least} pods of group {pod.gang} that start together have "
                                            "their places, and are not all bound yet")
+        first = set(promised)
         others = sorted((one for key, one in register.waiting.items() if one.gang == pod.gang and key != uid
-                         and (key in promised or key not in register.held)),
-                        key=lambda one: (key_of(one) not in promised, one.name, one.uid))
+                         and (key in first or key not in register.held)),
+                        key=lambda one: (key_of(one) not in first, one.name, one.uid))
         if given_back := {name for key in promised for name in register.drop(key)}:
             self._note(given_back)
         together = [pod, *others[:num_parts - 1]]
