@@ -1,4 +1,5 @@
 """Policies side by side: bounds that hold, intervals that repeat, changes that are refused or noted."""
+from contextvars import Context
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +15,7 @@ from sched_lab.fleet.replay.compare import (
     differences_of,
     edges_of,
 )
+from sched_lab.fleet.replay.events import replay_booked, replay_events
 from sched_lab.fleet.replay.problem import problem_of, recorded
 from sched_lab.fleet.replay.what_if import changed, read_what_if
 from sched_lab.lab.frames import InputError
@@ -55,7 +57,9 @@ def test_the_bits_do_not_depend_on_workers_or_the_compiler(tmp_path, monkeypatch
     found = compare(problem, question, tmp_path / "kept", workers=2, depends_on={"problem": "5"})
     again = compare(problem, question, tmp_path / "kept", depends_on={"problem": "5"})
     monkeypatch.setenv("SCHED_LAB_COMPILE", "always")
-    for other in (found, again, compare(problem, question)):
+    compiled = Context().run(compare, problem, question)    # in a context that knows nothing of `python_itself`
+    assert replay_events.outer.signatures and replay_booked.outer.signatures
+    for other in (found, again, compiled):
         pd.testing.assert_frame_equal(alone.levers, other.levers, check_exact=True)
         pd.testing.assert_frame_equal(alone.summary, other.summary, check_exact=True)
         pd.testing.assert_frame_equal(alone.differences, other.differences, check_exact=True)
