@@ -1,13 +1,13 @@
 """What the README promises runs."""
 import contextlib
 import io
-import os
 import re
-import subprocess
-import sys
+import shlex
 from pathlib import Path
 
 import pytest
+
+from tests.command_line import call
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -66,16 +66,17 @@ def test_no_command_is_left_out():
 
 
 @pytest.mark.parametrize("story", stories(), ids=lambda story: story[0].removeprefix("sched-lab "))
-def test_every_command_as_pasted_in_an_empty_folder_shows_something(story, tmp_path):
-    program = f'sched-lab() {{ "{sys.executable}" -m sched_lab "$@"; }}'
+def test_every_command_as_pasted_in_an_empty_folder_shows_something(story, tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SCHED_LAB_COMPILE", "")     # as where nothing is set: what is small is not compiled
     is_progress = re.compile(r"[\w-]+: about .* minutes on two cores|sched-lab: compiling once, .* minute")
     for line in story:
-        done = subprocess.run(["bash", "-c", f"{program}\n{line}"], cwd=tmp_path, text=True, capture_output=True,
-                              env={**os.environ, "PYTHONPATH": str(ROOT)})
-        said = [words for words in done.stderr.splitlines() if not is_progress.fullmatch(words)]
-        assert (done.returncode, said) == (0, []), line
+        code = call(*shlex.split(line)[1:])
+        shown = capfd.readouterr()
+        said = [words for words in shown.err.splitlines() if not is_progress.fullmatch(words)]
+        assert (code, said) == (0, []), line
         begin = max((one for one in SHOWN if line.startswith(f"sched-lab {one}")), key=len)
-        assert re.search(SHOWN[begin], done.stdout, re.M), f"{line}\n{done.stdout}"
+        assert re.search(SHOWN[begin], shown.out, re.M), f"{line}\n{shown.out}"
     named = {word for line in story for word in re.findall(r"--out (\S+)", line) if "--dry-run" not in line}
     assert named == {path.name for path in tmp_path.iterdir() if path.is_dir()}
 
