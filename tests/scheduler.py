@@ -8,7 +8,8 @@ import pytest
 
 SLOW = ("tests/test_book_pages.py", "tests/test_book_charts.py", "tests/fleet/test_events.py",
         "tests/test_readme.py", "tests/test_sweeps.py", "tests/test_time_limit.py", "tests/test_add_a_policy.py",
-        "tests/test_manual.py", "tests/fleet/test_faults.py",
+        "tests/test_manual.py", "tests/fleet/test_faults.py", "tests/fleet/test_demo.py",
+        "tests/fleet/test_control_plane.py", "tests/test_apparatus.py", "tests/test_hostile_calls.py",
         "nbs/64_fleet_events.ipynb", "nbs/34c_exact_days.ipynb", "nbs/65b_fleet_race.ipynb",
         "nbs/49_hadar_results.ipynb")
 

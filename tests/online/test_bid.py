@@ -3,6 +3,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -186,6 +187,7 @@ for _ in range(6):
 """
 
 
+@cache
 def prices_on(kind: str) -> str:
     """Prices of six states in a process of its own: on this CPU, on the oldest of its kind, or without a compiler."""
     other = {"generic": {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""},
