@@ -21,6 +21,7 @@ from sched_lab.fleet.live.core import LiveCluster, LiveSettings
 from sched_lab.fleet.live.journal import Journal
 from sched_lab.fleet.live.lease import Lease
 from sched_lab.fleet.live.serve import Extender
+from sched_lab.fleet.read.devices import HAMI
 from sched_lab.fleet.read.gangs import KINDS as GROUP_KINDS
 from sched_lab.fleet.read.kubernetes import read_kubernetes
 from sched_lab.fleet.read.tables import Ledger, ReadOptions, Source, tables_of
@@ -32,8 +33,9 @@ from sched_lab.traces import toy_tasks
 
 ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"
-FOLDERS = {"observe": "base", "score": "overlays/score", "decide": "overlays/decide", "try": "overlays/try"}
-MODE = {name: "decide" if name == "try" else name for name in FOLDERS}
+FOLDERS = {"observe": "base", "score": "overlays/score", "decide": "overlays/decide", "try": "overlays/try",
+           "hami": "overlays/hami"}
+MODE = {name: name if name in MODES else "decide" for name in FOLDERS}
 # methods of the official client, and the rights that they need
 RIGHTS = {
     "list_node": {("nodes", "list"), ("nodes", "watch")},
@@ -45,8 +47,11 @@ RIGHTS = {
     "create_namespaced_event": {("events", "create")},
     "replace_namespaced_lease": {("leases", "update")},
     "get_namespaced_custom_object": {("podgroups", "get"), ("workloads", "get")},
+    "read_node": {("nodes", "get")},
+    "patch_node": {("nodes", "patch")},
 }
 READING = RIGHTS["list_node"] | RIGHTS["list_pod_for_all_namespaces"] | RIGHTS["get_namespaced_custom_object"]
+LOCKING = RIGHTS["read_node"] | RIGHTS["patch_node"]
 needs_kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl to render deploy/ with")
 every_folder = pytest.mark.parametrize("name", FOLDERS)
 
@@ -96,6 +101,7 @@ def test_options_are_those_of_the_command(name):
     known = inspect.signature(serve_command).parameters
     assert [option for option in options if option.replace("-", "_") not in known] == []
     assert options["mode"] == MODE[name] and options["mode"] in MODES
+    assert options.get("dialect", "openb") == ("hami" if name == "hami" else "openb")
     assert policy_of(options["policy"])
     Access(options["host"], int(options["port"]), options.get("token-file"), options["tls-cert"], options["tls-key"],
            options["client-ca"]).check("reserve GPUs")
@@ -159,8 +165,9 @@ def test_the_scheduler_finds_the_bridge(name):
     assert stated == {verb: verb for verb in verbs} and extender["nodeCacheCapable"] is True
     assert ("weight" in extender) == ("prioritize" in verbs)
     assert extender["ignorable"] is (MODE[name] == "observe")
+    ignored = HAMI.marks if name == "hami" else ["alibabacloud.com/gpu-milli"]
     assert {each["name"]: each["ignoredByScheduler"] for each in extender["managedResources"]} == {
-        "nvidia.com/gpu": False, "alibabacloud.com/gpu-milli": True}
+        "nvidia.com/gpu": False, **dict.fromkeys(ignored, True)}
 
 
 @needs_kubectl
@@ -236,6 +243,7 @@ def test_every_call_of_the_api_has_its_right_in_the_table():
 @every_folder
 def test_rights_are_those_that_the_mode_uses(name):
     needed = READING if MODE[name] == "observe" else set().union(*RIGHTS.values())
+    needed = needed if name == "hami" else needed - LOCKING
     leases = {right for right in needed if right[0] == "leases"}
     for kind, rights, group in (("ClusterRole", needed - leases, ""), ("Role", leases, "coordination.k8s.io")):
         if not rights:

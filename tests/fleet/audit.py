@@ -117,6 +117,8 @@ class AuditedCluster(LiveCluster):
             count = sum(share.num_gpus for share in pod.shares)
             if len(set(gpus)) != count or max(gpus, default=-1) >= node.num_gpus:
                 found.append(f"{uid} holds GPUs {gpus}, and asked for {count}")
+            if closed := sorted(set(gpus) & set(gpus_of(node.closed_gpus))):
+                found.append(f"{uid} holds GPUs {closed}, on which nothing new may be")
             if count and not admits(pod.gpu_models, node.gpu_model.strip()):
                 found.append(f"{uid} does not admit model {node.gpu_model}")
             if not admitted_by(node, constraint_of(pod.constraints) or Constraint()):

@@ -211,6 +211,13 @@ def handler_of(api: FakeApi) -> type[BaseHTTPRequestHandler]:
                                    lambda: api.store.replace(found["kind"], found["name"], checked(body)))
             return self.refuse(ApiError(404, "no such path"))
 
+        def do_PATCH(self) -> None:
+            said = self.sent()["metadata"]
+            if found := PATHS["one"].fullmatch(urlparse(self.path).path):
+                return self.answer("patch", lambda: api.store.annotate(
+                    found["kind"], found["name"], said["annotations"], said.get("resourceVersion", "")))
+            return self.refuse(ApiError(404, "no such path"))
+
         def do_DELETE(self) -> None:
             if found := PATHS["one"].fullmatch(urlparse(self.path).path):
                 return self.answer("delete", lambda: api.store.delete(found["kind"], found["name"]))

@@ -48,9 +48,9 @@ FAULT_RATES = {  # how often a call, or a step of a watch, goes wrong
     "watch repeats": 0.05, "stale": 0.2, "some nodes": 0.2}
 
 
-def swarm_of(dice: random.Random, has_replicas: bool) -> tuple[list[float], dict[str, float]]:
+def swarm_of(dice: random.Random, actions: dict[str, Action], has_replicas: bool,
+             ) -> tuple[list[float], dict[str, float]]:
     """Draw which faults may happen, each left out in two runs of five: sums of weights of actions, and rates."""
-    actions = {**ACTIONS, **OF_REPLICAS} if has_replicas else ACTIONS
     rates = {**FAULT_RATES, "unable": 0.3} if has_replicas else FAULT_RATES
     faults = {name: weight for name, (_, weight, is_fault) in actions.items() if is_fault}
     drawn = {name: most * 2 * dice.random() * (dice.random() < 0.6)
@@ -120,6 +120,25 @@ class Memo(Journal):
 SETTINGS = LiveSettings(target=toy_tasks())
 
 
+class World(NamedTuple):
+    """Nodes and pods in a dialect, and what their plugins do.
+
+    Parameters
+    ----------
+    add_nodes, new_pod, check_node : make them, and see that a node holds no more of ours than it has
+    check_write : sees that a write of a bridge is allowed, before it is carried out
+    reads : of objects, without bugs
+    actions : that there may be
+    """
+
+    add_nodes: Callable[[Simulation], object]
+    new_pod: Callable[[Simulation, str], Body]
+    check_node: Callable[[Simulation, str], object]
+    check_write: Callable[[Simulation, Call], object]
+    reads: type[Objects]
+    actions: dict[str, Action]
+
+
 @dataclass(frozen=True)
 class Makers:
     """What is simulated, so that a copy with a bug can be, too.
@@ -129,6 +148,7 @@ class Makers:
     live, journal : make the decision core, and what the bridge around it writes
     mode : of the bridge
     lease : makes the lease of each of two replicas; None for one replica without any
+    bridge, world : the bridge; nodes and pods in its dialect, and what their plugins do; None for openb's
     lists_anew : whether who begins to lead lists pods first
     hears_old : whether what an old watch tells after that counts
     has_gangs : whether every second group of three pods starts together
@@ -138,6 +158,8 @@ class Makers:
     journal: Callable[[AuditedCluster, Path | None], Memo] = Memo
     mode: str = "decide"
     lease: type[Lease] | None = None
+    bridge: type[Bridge] = Bridge
+    world: World | None = None
     lists_anew: bool = True
     hears_old: bool = False
     has_gangs: bool = False
@@ -171,7 +193,8 @@ class Replica:
         self.stopped_s = sim.now_s
         self.live = sim.makers.live(SETTINGS)
         self.memo = sim.makers.journal(self.live, None if number else sim.path)
-        self.bridge = Bridge(self.memo, sim.makers.mode)
+        self.bridge = sim.makers.bridge(self.memo, sim.makers.mode)
+        vars(self.bridge.objects)["now_s"] = lambda: sim.now_s  # of those who have a clock
         self.turn = 0
         self.followers = {kind: self.follower(kind) for kind in ("nodes", "pods")}
         self.old: list[Iterator[str]] = []
@@ -249,7 +272,10 @@ class Simulation:
         self.makers = makers
         self.says = says
         self.path = path
-        self.upto, self.rates = swarm_of(self.dice, makers.lease is not None)
+        self.world = makers.world or OPENB
+        self.plugins: dict[str, Any] = {}  # by node, if the world has some
+        self.actions = {**self.world.actions, **(OF_REPLICAS if makers.lease is not None else {})}
+        self.upto, self.rates = swarm_of(self.dice, self.actions, makers.lease is not None)
         self.store = Store()
         self.ours: set[str] = set()
         self.queue: list[Body] = []
@@ -260,7 +286,7 @@ class Simulation:
         self.num_pods = self.num_decisions = self.lives = 0
         self.now_s = self.no_lease_s = 0.0
         self.is_calm = False
-        add_nodes(self)
+        self.world.add_nodes(self)
         if makers.lease is not None:  # of others, who gave it back
             self.store.create("leases", {"metadata": {"name": "bridge"}, "spec": {"holderIdentity": ""}})
         self.replicas = [Replica(self, number) for number in range(1 if makers.lease is None else 2)]
@@ -383,7 +409,7 @@ def write(sim: Simulation, arguments: tuple[Any, ...]) -> None:
     if uid in sim.ours:
         raise Broken(f"{uid} is bound twice")
     sim.ours.add(uid)
-    check_node(sim, node)
+    sim.world.check_node(sim, node)
 
 
 def held_by_ours(sim: Simulation, node: str) -> Iterator[Body]:
@@ -434,8 +460,8 @@ def advance(sim: Simulation, errand: Errand) -> None:
             errand.call = errand.steps.throw(answer)
         else:
             errand.call = errand.steps.send(answer and answer[0])
-        if errand.call.method == "bind" and errand.one.lease is not None:
-            FencedApi(Sender(), errand.one.lease).bind(*errand.call.arguments)
+        if errand.call.method in ("bind", "annotate_node") and errand.one.lease is not None:
+            getattr(FencedApi(Sender(), errand.one.lease), errand.call.method)(*errand.call.arguments)
     except ApiError as refused:
         errand.answer = refused
     except StopIteration as done:
@@ -448,6 +474,8 @@ class Sender:
 
     def bind(self, *arguments: Any) -> None:
         """Send a bind."""
+
+    annotate_node = bind
 
 
 def finish(sim: Simulation, errand: Errand, said: Body) -> None:
@@ -478,7 +506,7 @@ def run_errand(sim: Simulation, errand: Errand) -> None:
         errand.answer = (None,)
     elif "lease" in errand.call.method and sim.now_s < sim.no_lease_s:
         errand.answer = ApiError(503, "no leases for a while")
-    elif errand.call.method in ("pod", "lease"):
+    elif errand.call.method in ("pod", "node", "lease"):
         errand.answer = looked_at(sim, f"{errand.call.method}s", errand.call.arguments)
     else:
         errand.answer = tried(errand.one, errand.call)
@@ -489,7 +517,7 @@ def looked_at(sim: Simulation, kind: str, arguments: tuple[Any, ...]) -> tuple[A
     for fault, statuses in (("refused", (429,)), ("failed", (500, 503)), ("unsure", (0,))):
         if sim.happens(fault):
             return ApiError(sim.pick(statuses), fault)
-    return (sim.store.objects[kind].get(arguments[1]),)
+    return (sim.store.objects[kind].get(arguments[-1]),)
 
 
 def carried_out(one: Replica, call: Call) -> Body | None:
@@ -501,6 +529,10 @@ def carried_out(one: Replica, call: Call) -> Body | None:
     Broken : as `write` does; or another one leads
     """
     sim = one.sim
+    sim.world.check_write(sim, call)
+    if call.method == "annotate_node":
+        sim.store.annotate("nodes", *call.arguments)
+        return None
     if call.method == "bind":
         write(sim, call.arguments)
         if any(other.lease is not None and other.lease.left_s() > 0 for other in sim.replicas if other is not one):
@@ -536,7 +568,7 @@ def tried(one: Replica, call: Call) -> tuple[Any] | ApiError:
 def create(sim: Simulation) -> None:
     """A user asks for a pod."""
     if len(sim.queue) + len(sim.told) < 8:
-        body = sim.store.write("pods", "ADDED", new_pod(sim, f"p{sim.num_pods}"))
+        body = sim.store.write("pods", "ADDED", sim.world.new_pod(sim, f"p{sim.num_pods}"))
         sim.queue.append(body)
         sim.say(f"user: {body['metadata']['uid']} is created")
 
@@ -662,7 +694,7 @@ def end(sim: Simulation) -> None:
     if names:
         body = sim.store.objects["pods"][sim.pick(names)]
         has_node = bool(body["spec"].get("nodeName"))
-        is_over = body["status"]["phase"] == "Succeeded"
+        is_over = body["status"]["phase"] in ("Succeeded", "Failed")
         if has_node and not is_over and sim.dice.random() < 0.5:
             sim.store.write("pods", "MODIFIED", {**body, "status": {"phase": "Succeeded"}})
         else:
@@ -676,7 +708,7 @@ def replace(sim: Simulation) -> None:
     if names:
         name = sim.pick(names)
         old = sim.store.write("pods", "DELETED", sim.store.objects["pods"][name])
-        new = sim.store.write("pods", "ADDED", new_pod(sim, name))
+        new = sim.store.write("pods", "ADDED", sim.world.new_pod(sim, name))
         sim.queue.append(new)
         sim.say(f"user: {old['metadata']['uid']} is replaced by {new['metadata']['uid']}")
 
@@ -808,7 +840,7 @@ def num_decisions(one: Replica) -> int:
 
 # --- two replicas
 
-WRITES = ("bind", "write_lease")
+WRITES = ("bind", "write_lease", "annotate_node")
 
 
 def lead(sim: Simulation, one: Replica | None = None) -> None:
@@ -888,6 +920,7 @@ ACTIONS: dict[str, Action] = {
     "place by others": (place_by_others, 1.0, True), "vanish": (vanish, 0.4, True), "relabel": (relabel, 0.3, True),
     "restart": (restart, 0.3, True), "jump": (jump, 0.4, True), "compact": (compact, 0.6, True),
     "replace": (replace, 1.0, True), "land": (land, 2.0, True)}
+OPENB = World(add_nodes, new_pod, check_node, lambda sim, call: None, Objects, ACTIONS)
 
 
 def calm_down(sim: Simulation) -> None:
@@ -933,7 +966,7 @@ def serve_gangs(sim: Simulation) -> None:
     for pod in one.live.pending.values():
         gangs.setdefault(pod.gang, []).append(pod)
     for gang, pods in gangs.items():
-        alone = truth_of(sim)
+        alone = truth_of(sim, one)
         if gang and len(pods) >= 3 and all(alone.apply(Asked(pod, None, 0.0, True)).node for pod in pods[:3]):
             raise Broken(f"{gang} waits, and would fit")
 
@@ -946,29 +979,31 @@ def follow_up(sim: Simulation, one: Replica) -> None:
             tell(sim, kind, one)
 
 
-def truth_of(sim: Simulation) -> AuditedCluster:
-    """A cluster that is told of all that the server has."""
+def truth_of(sim: Simulation, one: Replica) -> AuditedCluster:
+    """A cluster that is told of all that the server has; a GPU has the number that a replica knows it by."""
     truth = AuditedCluster(SETTINGS)
-    objects = Objects()
+    objects = sim.world.reads()
+    vars(objects)["seen"] = dict(vars(one.bridge.objects).get("seen", {}))
     for body in sim.store.objects["nodes"].values():
         truth.apply(NodeSeen(objects.node(body)))
     for body in sim.store.objects["pods"].values():
         pod = objects.pod(body)
-        if pod is not None and body["status"]["phase"] != "Succeeded":
+        if pod is not None:
             truth.apply(PodSeen(pod))
     return truth
 
 
-def check_end(sim: Simulation, live: AuditedCluster) -> None:
+def check_end(sim: Simulation, one: Replica) -> None:
     """See that a bridge knows exactly what is true, and keeps nothing for anybody.
 
     Raises
     ------
     Broken : it does not
     """
+    live = one.live
     if live.reservations:
         raise Broken(f"reserved for ever: {', '.join(sorted(live.reservations))}")
-    truth = truth_of(sim)
+    truth = truth_of(sim, one)
     if truth.digest() != live.digest():
         uids = [f"u{number}" for number in range(1, sim.num_pods + 1)]
         wrong = [f"{uid}: {live.holds(uid)}, not {truth.holds(uid)}" for uid in uids
@@ -1006,22 +1041,21 @@ def simulate(seed: int, steps: int = 400, makers: Makers = Makers(),
     path : file of the first replica's journal, which goes on from life to life; None for none
     """
     sim = Simulation(seed, makers, says, path)
-    actions = {**ACTIONS, **OF_REPLICAS}  # without replicas the last ones have no weight
-    names = list(actions)[:len(sim.upto)]
+    names = list(sim.actions)
     done = 0
     finding = ""
     try:
         while done < steps:
             done += 1
             (name,) = sim.dice.choices(names, cum_weights=sim.upto)
-            actions[name][0](sim)
+            sim.actions[name][0](sim)
             check_leaders(sim)
         calm_down(sim)
         if makers.has_gangs and makers.lease is None:
             serve_gangs(sim)
             calm_down(sim)
         for one in sim.replicas:
-            check_end(sim, one.live)
+            check_end(sim, one)
             check_journal(one)
     except Broken as broken:
         finding = str(broken)

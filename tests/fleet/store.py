@@ -67,6 +67,16 @@ class Store:
                 raise ApiError(409, f"{kind} {name} has been changed")
             return self.write(kind, "MODIFIED", body)
 
+    def annotate(self, kind: str, name: str, annotations: dict[str, str | None], version: str = "") -> Body:
+        """Write annotations, None for one that goes; 409 if there is a version and the object has another by now."""
+        with self.news:
+            body = self.get(kind, name)
+            if version and body["metadata"]["resourceVersion"] != version:
+                raise ApiError(409, f"{kind} {name} has been changed")
+            said = {**body["metadata"].get("annotations", {}), **annotations}
+            kept = {key: text for key, text in said.items() if text is not None}
+            return self.write(kind, "MODIFIED", {**body, "metadata": {**body["metadata"], "annotations": kept}})
+
     def delete(self, kind: str, name: str) -> Body:
         """Remove an object."""
         return self.write(kind, "DELETED", self.get(kind, name))

@@ -84,6 +84,8 @@ def test_recommend_refuses_damaged_files(dump, capsys):
     (("--host", "0.0.0.0"), "reserve GPUs"), (("--host", ""), "--host is empty"),
     (("--gpu-index-annotation", ""), "no name of an annotation"), (("--gpu-index-annotation", "a/b/c"), "'a/b/c'"),
     (("--gpu-index-annotation", "-x"), "'-x'"), (("--gpu-index-annotation", "x" * 64), "no name"),
+    (("--dialect", "volcano"), "choose one of openb, hami"),
+    (("--dialect", "hami", "--gpu-index-annotation", "a/b"), "not read by the plugin"),
     (("--tls-cert", "cert.pem"), "go together"),
     (("--client-ca", "ca.pem"), "needs TLS"), (("--lapse", "0"), "--lapse"),
     (("--journal-keep", "7w"), "such as 20, 12h"),

@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple, Protocol
 
 from ...lab.frames import InputError, OutputError
-from ..read.devices import GPU, OPENB, SHARED, UNDERSTOOD, VIRTUAL
+from ..read.devices import DIALECTS, GPU, OPENB, SHARED, UNDERSTOOD, VIRTUAL
 from ..read.gangs import COUNTS, Group, group_of, least_of
 from ..read.kubernetes import (
     RESERVES,
@@ -116,6 +116,19 @@ class Api(Protocol):
         program, kind, namespace, name : of it, as of `Group`
         """
 
+    def node(self, name: str) -> dict[str, Any] | None:
+        """A node as it is now; None if there is none."""
+
+    def annotate_node(self, name: str, annotations: dict[str, str | None], version: str) -> None:
+        """Write annotations of a node, if it is still as it was read.
+
+        Parameters
+        ----------
+        name : of the node
+        annotations : None for one that goes
+        version : over which they are written
+        """
+
     def lease(self, namespace: str, name: str) -> dict[str, Any] | None:
         """A lease as it is now; None if there is none.
 
@@ -155,7 +168,7 @@ class Reasons(Ledger):
         self.said.append(reason)
 
 
-GPU_INDEX = "alibabacloud.com/gpu-index"
+GPU_INDEX = DIALECTS["openb"].numbers
 
 
 def gpu_list_of(written: str, num_gpus: int, on_node: int | None) -> str:
@@ -218,6 +231,14 @@ class Objects:
         if pod.gang and not item.node and eligibility_of(self, body, tuple(nodes)).refused:
             return replace(pod, gang="")  # it can be promised nothing, and its group waits for it
         return pod
+
+    def refusal_of(self, item: Item, amounts: Mapping[str, Any]) -> str:
+        """Why what a pod asks for cannot be written for whoever carries it out; empty if it can."""
+        return ""
+
+    def closed(self, names: Sequence[str]) -> dict[str, str]:
+        """Nodes of some on which no pod can get GPUs now, with the reason."""
+        return {}
 
     def known(self, names: Sequence[str]) -> dict[str, NodeGpus]:
         """What is remembered of some nodes."""
@@ -378,13 +399,13 @@ def eligibility_of(objects: Objects, body: dict[str, Any], names: Sequence[str])
         models = {name for name in models_wanted(item).split("|") if name}
         gpus = {name: one for name, one in objects.known(names).items()
                 if not models or "+".join(one.models) in models}
-    excluded = parted(amounts, gpus)
+    excluded = parted(amounts, gpus) | (objects.closed(names) if amounts else {})
     kept = {name: one for name, one in gpus.items() if name not in excluded}
     nodes = tuple(names)
     if excluded:
         nodes = tuple(name for name in names if name not in excluded)
-    refused = refusal_of_names(amounts) or refusal_of_memory(amounts, list(kept.values())) or (
-        refusal_of_parts(amounts, list(kept.values())))
+    refused = objects.refusal_of(item, amounts) or refusal_of_names(amounts) or refusal_of_memory(
+        amounts, list(kept.values())) or refusal_of_parts(amounts, list(kept.values()))
     if item.is_over or is_reservation(item):
         why = RESERVES if is_reservation(item) else "the pod is over"
         return Eligibility(None, nodes, excluded, refused or why)
@@ -602,13 +623,15 @@ class Bridge:
     hears : is told of each answer of a filter in mode score and decide: the pod, and the decision
     """
 
+    reads: type[Objects] = Objects
+
     def __init__(self, journal: Journal, mode: str = "decide",
                  settings: BridgeSettings | None = None) -> None:
         self.journal = journal
         self.live = journal.live
         self.mode = mode
         self.settings = settings or BridgeSettings()
-        self.objects = Objects(self.settings.gpu_index, self.settings.has_gangs)
+        self.objects = self.reads(self.settings.gpu_index, self.settings.has_gangs)
         self.refusals: Counter[str] = Counter()
         self.groups: dict[tuple[str, str, str, str], GroupSeen] = {}
         self.doubts: dict[str, Doubt] = {}
@@ -837,14 +860,26 @@ class Bridge:
         gpu_list = held.shares[0].gpu_list if held.shares else ""
         self.sending.add(uid)
         try:
-            trouble, is_unsure = yield from self._send(
-                binding, {self.settings.gpu_index: gpu_list} if gpu_list else {})
+            trouble, is_unsure = yield from self._carry_out(binding, uid, gpu_list)
             if trouble is None:
                 self._conclude(uid, Bound(uid))
                 return ""
-            return (yield from self._find_out(binding, uid, at_s, trouble, is_unsure))
+            problem = yield from self._find_out(binding, uid, at_s, trouble, is_unsure)
+            if uid not in self.doubts:
+                yield from self._tidy(uid)
+            return problem
         finally:
             self.sending.discard(uid)
+
+    def _carry_out(self, binding: BindingArgs, uid: str, gpu_list: str,
+                   ) -> Generator[Call, Any, tuple[ApiError | None, bool]]:
+        """Bind a pod and write which GPUs it has, for whoever gives them to it; returns what `_send` does."""
+        return (yield from self._send(
+            binding, {self.settings.gpu_index: gpu_list} if gpu_list else {}))
+
+    def _tidy(self, uid: str) -> Steps:
+        """Undo what was done for a bind and nobody needs: it did not happen, or an earlier one had."""
+        yield from ()
 
     def _uid_of(self, binding: BindingArgs) -> str:
         """UID of the pod of a binding; if none was sent, that of a reservation by its name."""
@@ -952,3 +987,5 @@ class Bridge:
                     self._take_over(found.body)
                 elif found.body is not None or found.is_gone:
                     self._conclude(uid, BindFailed(uid))
+            if uid not in self.doubts:
+                yield from self._tidy(uid)

@@ -43,6 +43,7 @@ from .bridge import GPU_INDEX, MODES, ApiError, Bridge, BridgeSettings
 from .core import LiveCluster, LiveSettings
 from .events import Events
 from .follow import CALL_S, CONNECT_S, KubernetesApi, follow
+from .hami import HamiBridge
 from .lease import Lease
 from .journal import FILE_BYTES, KEEP, Journal, refuse_writing
 
@@ -116,6 +117,10 @@ Mode = Annotated[str, choice(
     "What is answered. observe: all nodes and equal points, and the journal says what would have "
     "been chosen; score: the nodes that can take the pod, and points; decide: one node, which is "
     "reserved, and the bind.", MODES)]
+BRIDGES = {"openb": Bridge, "hami": HamiBridge}
+DialectName = Annotated[str, choice(
+    "Whose device plugin carries out decisions. openb: it reads --gpu-index-annotation; hami: it gets devices by "
+    "name, and its node is locked until it has answered.", tuple(BRIDGES), "--dialect")]
 Kubeconfig = Annotated[Path | None, option(
     "How to reach the API server. [default: the service account of the pod, or else the usual "
     "file]", metavar="FILE")]
@@ -218,8 +223,8 @@ def lease_of(name: str, seconds: int, rest_s: float | None) -> Lease | None:
     return Lease(name, holder, seconds, rest_s) if name else None
 
 
-def serve_command(mode: Mode = "observe", policy: PolicyName = "fgd", host: Host = "127.0.0.1",
-                  port: Port = 8888, kubeconfig: Kubeconfig = None,
+def serve_command(mode: Mode = "observe", policy: PolicyName = "fgd", dialect: DialectName = "openb",
+                  host: Host = "127.0.0.1", port: Port = 8888, kubeconfig: Kubeconfig = None,
                   nodes_in_request: NodesInRequest = False, journal: JournalFile = None,
                   journal_size: JournalSize = None, journal_keep: JournalKeep = str(KEEP),
                   token_file: TokenFile = None, tls_cert: TlsCert = None, tls_key: TlsKey = None,
@@ -247,11 +252,14 @@ def serve_command(mode: Mode = "observe", policy: PolicyName = "fgd", host: Host
     from .serve import Extender, warm_up
 
     policy_of(policy)
+    if dialect != "openb" and gpu_index_annotation != GPU_INDEX:
+        raise InputError(f"--gpu-index-annotation is not read by the plugin of --dialect {dialect}",
+                         mend="leave it out")
     settings = LiveSettings(policy, workload_in(target) if target else None,
                             power_of_files(hardware, gpu_power), lapse, seed, gang_timeout)
     leads = lease_of(lease, lease_seconds, rest)
     rest_s = REST_S if rest is None else rest
-    api = server_of(kubeconfig, nodes_in_request and not lease and not events,
+    api = server_of(kubeconfig, nodes_in_request and not lease and not events and dialect == "openb",
                     LEADER_CONNECT_S if lease else CONNECT_S)
     access = Access(host, port, token_file, tls_cert, tls_key, client_ca, allow_host or (),
                     insecure)
@@ -260,16 +268,16 @@ def serve_command(mode: Mode = "observe", policy: PolicyName = "fgd", host: Host
             make_folder(journal)
         file_bytes = journal_size << 20 if journal_size else FILE_BYTES
         keep, keep_s = kept(journal_keep)
-        bridge = Bridge(Journal(journal, LiveCluster(settings), file_bytes=file_bytes, keep=keep,
-                                keep_s=keep_s), mode,
-                        BridgeSettings(gpu_index_annotation, nodes_in_request, has_gangs=gang_timeout > 0))
+        bridge = BRIDGES[dialect](
+            Journal(journal, LiveCluster(settings), file_bytes=file_bytes, keep=keep, keep_s=keep_s), mode,
+            BridgeSettings(gpu_index_annotation, nodes_in_request, has_gangs=gang_timeout > 0))
         limits = (Limits(body_bytes=LARGE_BODY, held_bytes=2 * LARGE_BODY) if nodes_in_request
                   else Limits())
         has_rest = mode != "observe" and isinstance(api, KubernetesApi) and not lease
         extender = Extender(bridge, api, limits, warm=partial(warm_up, settings), details={
             "policy": policy, "target": target or "embedded", "lapse_s": lapse, "gang_s": gang_timeout, "seed": seed,
             "rest_s": leads.rest_s if leads else rest_s, "journal": journal,
-            "gpu_index": gpu_index_annotation,
+            **({"gpu_index": gpu_index_annotation} if dialect == "openb" else {"dialect": dialect}),
             **({"lease": lease, "holder": leads.holder} if leads else {}),
         }, rest_s=rest_s if has_rest else 0.0, lease=leads)
         if events and isinstance(api, KubernetesApi):

@@ -115,6 +115,7 @@ class LiveNode:
     name, gpu_model, num_gpus : as there
     cpu_milli, memory_mib : capacity; None if it is not known, which counts as enough
     labels, taints : JSON texts
+    closed_gpus : on which nothing new may be put, as "2-3"
     """
 
     name: str
@@ -124,6 +125,7 @@ class LiveNode:
     memory_mib: int | None
     labels: str = "{}"
     taints: str = ""
+    closed_gpus: str = ""
 
 
 class NodeSeen(NamedTuple):
@@ -454,7 +456,8 @@ def left_on(node: LiveNode, pods: Mapping[str, LivePod]) -> Left:
     that the order of events does not matter.
     """
     cpu, memory, num_gpus = capacity_of(node)
-    gpu_milli = [WHOLE_GPU_MILLI] * num_gpus
+    closed = set(gpus_of(node.closed_gpus))
+    gpu_milli = [0 if gpu in closed else WHOLE_GPU_MILLI for gpu in range(num_gpus)]
     residents = [0] * (num_gpus + 1)
     unknown = []
     for uid, pod in pods.items():
@@ -982,7 +985,13 @@ class Standing(NamedTuple):
     reservations: dict[str, Reservation]
 
 
-values_of_node, pod_values = (attrgetter(*(field.name for field in fields(kind))) for kind in (LiveNode, LivePod))
+node_values, pod_values = (attrgetter(*(field.name for field in fields(kind))) for kind in (LiveNode, LivePod))
+
+
+def values_of_node(node: LiveNode) -> tuple[Any, ...]:
+    """Fields of a node for a digest; closed GPUs count only where there are some, as it was before there were any."""
+    *values, closed_gpus = node_values(node)
+    return (*values, closed_gpus) if closed_gpus else tuple(values)
 
 
 def values_of_pod(pod: LivePod) -> tuple[Any, ...]:
@@ -1081,7 +1090,8 @@ class LiveCluster:
             self._engine = Engine(self._nodes.values(), self._target, self._policy,
                                   self.settings.power)
             self._engine.learn(limits_of(self._register.held.values()))
-            for name, pods in self._register.on_node.items():
+            closed: dict[str, dict[str, LivePod]] = {node.name: {} for node in self._nodes.values() if node.closed_gpus}
+            for name, pods in {**closed, **self._register.on_node}.items():
                 self._engine.recount(name, pods)
         return self._engine
 

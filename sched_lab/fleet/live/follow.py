@@ -384,6 +384,20 @@ class KubernetesApi:
         version = GROUP_VERSIONS.get((program, kind), "v1alpha1")
         return self._found(partial(self._custom.get_namespaced_custom_object, program, version), namespace, plural, name)
 
+    def node(self, name: str) -> dict[str, Any] | None:
+        """A node as it is now, as `Api` has it."""
+        return self._found(self._core.read_node, name)
+
+    def annotate_node(self, name: str, annotations: dict[str, str | None], version: str) -> None:
+        """Write annotations of a node, as `Api` has it.
+
+        Parameters
+        ----------
+        name, annotations, version : of the node
+        """
+        body = {"metadata": {"annotations": annotations, "resourceVersion": version}}
+        object_in(answered(self._core.patch_node, name, body, _request_timeout=(self._connect_s, CALL_S)))
+
     def lease(self, namespace: str, name: str) -> dict[str, Any] | None:
         """A lease as it is now, as `Api` has it.
 

@@ -163,6 +163,15 @@ class FencedApi:
 
     def bind(self, *arguments: Any) -> None:
         """Bind as the API does, if the lease is ours for long enough; else nothing is sent."""
+        self._check()
+        self._api.bind(*arguments)
+
+    def annotate_node(self, *arguments: Any) -> None:
+        """Write annotations of a node as the API does, under the same condition."""
+        self._check()
+        self._api.annotate_node(*arguments)
+
+    def _check(self) -> None:
+        """Refuse what another may be doing by now."""
         if not self._lease.may_bind():
             raise ApiError(403, "the lease was not renewed in time, and another may lead")
-        self._api.bind(*arguments)
