@@ -78,7 +78,7 @@ from .replay.compare import (
     labels_of,
 )
 from .replay.events import BACKFILLS, RULES
-from .replay.slurm import SlurmQueue, read_slurm_queue
+from .replay.slurm import OWN_NODES, SlurmQueue, read_slurm_queue
 from .replay.worth import OBJECTIVES, with_worth
 from .replay.problem import (
     Problem,
@@ -261,7 +261,7 @@ AnswerFolder = Annotated[Path, folder_option(
 
 TABLES = ("summary.csv", "waits.csv", "differences.csv", "levers.csv", "fidelity.csv", "ledger.csv")
 OF_A_POLICY = ("assignments.csv", "curve.csv", "failures.csv", "summary.json")
-MORE_NODES = "nodes.toml"  # a --what-if of the lever
+MORE_NODES = "nodes.toml"  # the --what-if, with the nodes of the lever
 HIDDEN = ".replays"
 
 
@@ -285,8 +285,20 @@ def write_table(table: pd.DataFrame, folder: Path, name: str) -> None:
     write_bytes(table.round(6).to_csv(index=False, lineterminator="\n").encode(), folder / name)
 
 
-def write_comparison(comparison: Comparison, folder: Path) -> None:
-    """Write an answer into a folder that exists."""
+def with_more_nodes(said: Mapping[str, Any], scale: float) -> str:
+    """TOML of the changes of a --what-if, with so many times as many nodes."""
+    nodes = said.get("nodes", {})
+    whole = {**said, "nodes": {**nodes, "scale": float(f"{nodes.get('scale', 1) * scale:.12g}")}}
+    tables = {name: part for name, part in whole.items() if isinstance(part, dict)}
+    lines = [f"{name} = {json.dumps(value)}" for name, value in whole.items() if name not in tables]
+    for name, part in tables.items():
+        lines += [f"[{name}]", *(f"{json.dumps(key, ensure_ascii=False)} = {json.dumps(value, ensure_ascii=False)}"
+                                 for key, value in part.items())]
+    return "\n".join([*lines, ""])
+
+
+def write_comparison(comparison: Comparison, said: Mapping[str, Any], folder: Path) -> None:
+    """Write an answer into a folder that exists; `said` are the changes of --what-if."""
     for name, table in zip(TABLES, (comparison.summary, comparison.waits, comparison.differences,
                                     comparison.levers, comparison.fidelity, comparison.problem.ledger), strict=True):
         write_table(table, folder, name)
@@ -304,7 +316,7 @@ def write_comparison(comparison: Comparison, folder: Path) -> None:
             if lever == "nodes" and int(choice) > 0]
     if more:
         scale = 1 + more[0] / len(comparison.problem.cluster)
-        write_bytes(f"[nodes]\nscale = {scale:.12g}\n".encode(), folder / MORE_NODES)
+        write_bytes(with_more_nodes(said, scale).encode(), folder / MORE_NODES)
     write_bytes(report.page_of(comparison).encode(), folder / PAGE)
     write_json(comparison.about, folder / RECORD)
 
@@ -390,10 +402,11 @@ def next_words(levers: pd.DataFrame, fidelity: pd.DataFrame, told: Mapping[str, 
         choice = best["choice"]
         then = {
             "queue": [*again, "--backfill", choice, "--out", f"{out}-{choice}"],
-            "placement": ["place", cluster, "--policy", choice, "--out", f"{out}-next"],
+            "placement": ["place", cluster, "--policy", choice, "--out", f"{out}-next"] if choice != OWN_NODES else [
+                "place", cluster],
             "nodes": [*same, "--backfill", backfill, "--what-if", out / MORE_NODES, "--out", f"{out}-nodes"],
             "sleep": [*again, "--backfill", backfill, "--asleep-after", choice, "--out", f"{out}-asleep"]
-        }.get(str(best["lever"]), ["check", cluster])
+        }.get(str(best["lever"]), ["place", cluster])  # no option moves the others
     return list(map(str, then))
 
 
@@ -437,7 +450,7 @@ def answer_replay(problem: Problem, out: Path, asked: Question, told: Mapping[st
                                   report.lever_sentence(comparison)
                                   if report.is_believed(comparison.fidelity) else "",
                                   report.refused_sentence(comparison.summary, MUCH))))])
-        answer.write(out, partial(write_comparison, comparison), headline=headline, force=force)
+        answer.write(out, partial(write_comparison, comparison, told["what_if"]), headline=headline, force=force)
         for name in ours - set(answer.tables):  # of the answer that was replaced
             (out / name).unlink(missing_ok=True)
             if (out / name).parent != out and not any((out / name).parent.iterdir()):
@@ -487,7 +500,8 @@ def replay_command(cluster: ClusterOrJournal, out: AnswerFolder, policies: Polic
     **failures.csv** and **summary.json**. **report.html** is all this for a browser.
 
     With --worth, **levers.csv** also has nodes, sleep, walltimes, a cap and no outages, and what each lever is
-    worth a month and in GPUs; **nodes.toml** is the --what-if of more nodes.
+    worth a month and in GPUs; **nodes.toml** is the --what-if of more nodes, with
+    the changes of the one that was given.
 
     A journal is played again as it is: **decisions.csv** says of every decision whether it is the
     same, bit for bit, and the exit code is 1 if one is not.

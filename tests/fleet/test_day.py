@@ -267,6 +267,9 @@ def test_the_command_lets_days_pass_on_a_cluster_that_was_read(tmp_path, monkeyp
     Path("own.csv").write_text(NODES.replace("T4", "").replace("A100,4", ",0"))
     assert call("read", "csv", "jobs.csv", "--nodes", "own.csv", "--out", "few") == 0
     capsys.readouterr()
+    kept = Path("few/tasks.csv").read_text().splitlines(True)[:1]
+    Path("few/tasks.csv").write_text("".join(kept))
     assert call("day", "few", "--nodes", "2", "--days", "1", "--out", "less", "--no-charts") == 0
+    assert capsys.readouterr().out.endswith("next: sched-lab check few\n")  # there is nothing to replay
     drawn = json.loads(Path("less/summary.json").read_text())["drawn"]
     assert "One node in 2 stands for the 3" in drawn and "FAR is worth nothing" in drawn

@@ -14,6 +14,7 @@ from sched_lab.fleet.replay.events import COMPARED, replay
 from sched_lab.fleet.replay.fidelity import FIDELITY, record_of, room_while_waiting
 from sched_lab.fleet.replay.problem import Problem, Schedule
 from sched_lab.fleet.replay.report import Reading, fidelity_sentence, is_believed, page_of, title_of
+from sched_lab.fleet.replay.slurm import SlurmQueue
 from sched_lab.traces import admits
 from tests.command_line import assert_refused, call
 from tests.fleet.problems import problem_like, random_problem, tasks_like, texts, timed
@@ -78,6 +79,19 @@ def test_the_placement_that_made_a_record_is_found_and_its_queue_is_still_a_leve
     assert found.fidelity.iloc[0][["policy", "backfill", "misfit"]].tolist() == ["kubernetes", "none", 0.0]
     assert found.levers["choice"].tolist() == ["kubernetes", "fgd", *COMPARED[1:]]
     assert found.levers.set_index("choice").loc["first-fit", "difference"] < 0
+
+
+def test_where_settings_of_slurm_are_given_its_own_nodes_are_tried():
+    """Slurm puts the job of one GPU on the first node, and the one of two GPUs then waits; fgd does not."""
+    pair = (0, 9000, 1), (60, 3600, 2)
+    rows = [(36_000 * k + at, run_s, gpus, 1000) for k in range(20) for at, run_s, gpus in pair]
+    problem = timed(rows, walltime_s=np.array([row[1] for row in rows], float))
+    conf = SlurmQueue(has_weights=True)
+    made = replay(problem, "slurm", backfill="slurm", slurm=conf)
+    record = replace(problem, start_s=made.start_s, node=made.node, gpu_mask=made.gpu_mask)
+    found = compare(record, Question(fit=True, slurm=conf))
+    assert found.fidelity.iloc[0][["policy", "backfill", "misfit"]].tolist() == ["slurm", "slurm", 0.0]
+    assert "slurm" in found.outcomes and "slurm" not in compare(record, Question(fit=True)).outcomes
 
 
 @pytest.mark.parametrize(("most", "is_tried"), [(10**9, True), (0, False)])

@@ -7,11 +7,23 @@ import pandas as pd
 import pytest
 
 from sched_lab.cluster import Cluster
+from sched_lab.fleet.command import next_words
 from sched_lab.fleet.replay import report
 from sched_lab.fleet.replay.compare import Comparison, Question, compare
 from sched_lab.fleet.replay.events import replay
 from sched_lab.fleet.replay.problem import Problem
-from sched_lab.fleet.replay.report import best_lever, lever_sentence, levers_table, objective_of
+from sched_lab.fleet.replay.report import (
+    AMOUNTS,
+    AXES,
+    Reading,
+    best_lever,
+    lever_chart,
+    lever_sentence,
+    levers_table,
+    objective_of,
+    said_of,
+)
+from sched_lab.fleet.replay.what_if import read_what_if
 from sched_lab.fleet.replay.worth import node_rows, with_node_rows, with_worth
 from tests.command_line import assert_refused, call
 from tests.fleet.problems import problem_like, tasks_like, texts
@@ -152,6 +164,11 @@ def test_an_objective_is_what_the_sentence_is_about(objective, words):
     assert words in sentence and sentence.endswith(".") and "nan" not in sentence
     assert levers_table(found.levers, objective)["lever"][0] == {
         "energy": "sleep after 15 min", "cost": "sleep after 15 min"}.get(objective, "as replayed, fgd")
+    drawn = lever_chart(Reading(found)).to_dict()
+    bars = next(iter(drawn["datasets"].values()))
+    first = found.levers.iloc[0][AMOUNTS[objective]] / (60 if objective == "waiting" else 1)
+    assert next(bar["amount"] for bar in bars if bar["is first"]) == pytest.approx(first)
+    assert drawn["layer"][0]["encoding"]["x"]["title"].startswith(AXES[objective])
 
 
 def test_without_watts_nothing_is_said_of_energy():
@@ -180,4 +197,19 @@ def test_the_command_names_what_to_type_for_a_lever(tmp_path, monkeypatch, capsy
     more = pd.read_csv("answer/levers.csv", dtype={"choice": str}).set_index("choice").loc["+1", "mean_wait_s"]
     assert call(*then.removeprefix("next: sched-lab ").split()) == 0
     assert pd.read_csv("answer-nodes/summary.csv")["mean_wait_s"][0] == pytest.approx(more)
+    Path("own.toml").write_text('load = 1.1\n[nodes]\nscale = 1.5\n[gpu_power_w]\nA100 = [50, 400]\n')
+    assert call("replay", "mine", "--worth", "--what-if", "own.toml", "--out", "busier") == 0
+    said = read_what_if("busier/nodes.toml")
+    assert said == {"load": 1.1, "nodes": {"scale": pytest.approx(1.875)}, "gpu_power_w": {"A100": [50, 400]}}
     assert_refused(call("replay", "mine", "--worth", "--at", "5", "--out", "out"), capsys, "leave one of them out")
+
+
+def test_what_to_type_for_a_lever_that_no_option_moves_is_what_works():
+    levers = pd.DataFrame({"lever": ["placement", "walltimes"], "choice": ["fgd", "half"], "mean_wait_s": [900.0, 100],
+                           "difference": [0.0, -800], "low": [0.0, -900], "high": [0.0, -700], "tasks": [99, 99],
+                           "no_interval": ["", ""], "longest_s": [0.0, 0], "busy_periods": [9.0, 9],
+                           "busy_share": [0.1, 0.1]})
+    then = next_words(levers, pd.DataFrame({"by": [], "tasks": [], "misfit": []}), {"policies": (), "at": None}, "easy",
+                      (Path("mine"), Path("answer"), None))
+    assert then == ["place", "mine"]
+    assert said_of(pd.Series({"lever": "cap", "choice": "54321"})) == "a cap of 54,321 W"

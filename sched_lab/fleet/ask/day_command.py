@@ -96,9 +96,9 @@ def days_of(nodes: Nodes, tariff: Tariff, seeds: range) -> pd.DataFrame:
     return pd.concat(found, ignore_index=True)
 
 
-def nodes_in(cluster: Path, most_nodes: int, hardware: Path | None) -> Nodes:
-    """What each node of a folder is for."""
-    some, notes = cluster_in(read_cluster(cluster).nodes, most_nodes)
+def nodes_in(found: pd.DataFrame, most_nodes: int, hardware: Path | None) -> Nodes:
+    """What each node of a table is for."""
+    some, notes = cluster_in(found, most_nodes)
     nodes = nodes_of(some, hardware_of(hardware))
     return replace(nodes, notes=(*notes, *nodes.notes))
 
@@ -121,7 +121,8 @@ def day_command(cluster: ClusterFolder, out: DayFolder, days: Days = 10, seed: S
     asked = {"days": days, "seed": seed, "nodes": nodes, "price": price, "carbon": carbon,
              "files": {name: sha256(path) for name, path in files.items() if path} | rates,
              "sched_lab": __version__}
-    some = nodes_in(cluster, nodes, hardware)
+    tables = read_cluster(cluster)
+    some = nodes_in(tables.nodes, nodes, hardware)
     tariff = tariff_of(price, carbon, None, (0.0, HORIZON_S))
 
     def compute() -> DayReport:
@@ -131,4 +132,4 @@ def day_command(cluster: ClusterFolder, out: DayFolder, days: Days = 10, seed: S
 
     answer_with(Answer("day", asked, TABLES, (*CHARTS, PAGE)), out, compute, force=force,
                 no_charts=no_charts)
-    name_next("replay", cluster, "--out", f"{out}-replay")
+    name_next(*(("replay", cluster, "--out", f"{out}-replay") if len(tables.tasks) else ("check", cluster)))

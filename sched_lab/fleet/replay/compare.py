@@ -106,7 +106,7 @@ def blind_to(asked: Question, lacking: Sequence[str]) -> Question:
 
 
 def chosen_policies(problem: Problem, asked: Question, lacking: Sequence[str]) -> tuple[str, ...]:
-    """Names of the policies to compare, checked.
+    """Names of the policies to compare, checked; if a rule is to be found, and Slurm's settings are given, also its nodes.
 
     Raises
     ------
@@ -133,7 +133,9 @@ def chosen_policies(problem: Problem, asked: Question, lacking: Sequence[str]) -
     if asked.against and asked.against not in names:
         raise InputError(f"--against {asked.against!r:.60} is none of the policies compared",
                          value=asked.against, mend=advice_on(asked.against, names))
-    return tuple(names)
+    is_own_tried = (asked.fit and asked.slurm.has_weights and problem.walltime_s is not None and asked.cap_w is None
+                    and len(problem.tasks) <= MOST_BOOKING)
+    return (*names, OWN_NODES) if is_own_tried else tuple(names)
 
 
 def unknown_watts(lacking: Sequence[str]) -> str:
@@ -190,8 +192,8 @@ def labels_of(names: Sequence[str], asked: Question) -> dict[str, tuple[str, str
     names, asked : the policies, and the question with its rules
     """
     rules = dict.fromkeys((asked.backfill, *asked.queues))
-    return {name if rule == asked.backfill else f"{name}+{rule}": (name, rule) for rule in rules for name in names
-            if rule == asked.backfill or name != RECORDED}
+    return {name if rule == asked.backfill else f"{name}+{rule}": (name, "slurm" if name == OWN_NODES else rule)
+            for rule in rules for name in names if rule == asked.backfill or name != RECORDED}
 
 
 Schedules = Mapping[tuple[str, str], Schedule]  # by policy and rule of the queue
@@ -233,7 +235,7 @@ def schedules_of(problem: Problem, asked: Question, names: Sequence[str], folder
         rules = [(others[0], rule) for rule in asked.queues or known if asked.queues or may_book or rule not in BOOKED]
     if asked.fit:
         is_pinned = np.zeros(len(problem.tasks), bool)
-        replay_all(rules)
+        replay_all([*rules, *[(OWN_NODES, "slurm")] * (OWN_NODES in others)])
         if asked.cap_w is None and not (may_book or is_priced) and queued(
                 problem, schedules[others[0], "first-fit"]) <= MOST_QUEUED:
             rules = [(others[0], rule) for rule in known]
@@ -242,7 +244,7 @@ def schedules_of(problem: Problem, asked: Question, names: Sequence[str], folder
         of_all = found[found["misfit"].notna()].sort_values("misfit", kind="stable")
         if len(of_all):
             asked = replace(asked, backfill=str(of_all["backfill"].iloc[0]))
-    chosen = [(name, asked.backfill) for name in others]
+    chosen = list(labels_of(others, replace(asked, queues=())).values())
     more = [cell for cell in labels_of(others, asked).values() if cell not in chosen]
     replay_all([*chosen, *more, *(cell for cell in rules if cell not in (*chosen, *more))])
     if asked.fit:  # the placement that explains most comes first
@@ -250,7 +252,8 @@ def schedules_of(problem: Problem, asked: Question, names: Sequence[str], folder
         misfit = found[found["by"] == "all"].set_index("policy")["misfit"]
         chosen.sort(key=lambda cell: float(misfit.get(cell[0], np.inf)))
         best = chosen[0][0]
-        replay_all([(best, rule) for _, rule in rules if rule not in BOOKED or not policy_of(best).dials])
+        if best != OWN_NODES:
+            replay_all([(best, rule) for _, rule in rules if rule not in BOOKED or not policy_of(best).dials])
     ordered = {cell: schedules[cell] for cell in [*chosen, *(cell for cell in schedules if cell not in chosen)]}
     return {(name, asked.backfill): recorded(problem) for name in names if name == RECORDED} | ordered, asked
 

@@ -364,8 +364,9 @@ def said_of(row: pd.Series) -> str:
     if row["lever"] == "nodes":
         count = abs(int(choice))
         return f"{count:,} node{'s' if count > 1 else ''} {'fewer' if choice.startswith('-') else 'more'}"
+    watts = f"{float(choice):,.0f}" if row["lever"] == "cap" else ""
     return {"queue": f"backfill {choice}", "placement": f"placement by {choice}", "walltimes": "walltimes half as wrong",
-            "sleep": f"sleep after {choice} min", "cap": f"a cap of {choice} W",
+            "sleep": f"sleep after {choice} min", "cap": f"a cap of {watts} W",
             "outages": "no outages"}[str(row["lever"])]
 
 
@@ -391,6 +392,7 @@ def change_in(row: pd.Series, base: pd.Series, objective: str) -> Difference:
 
 
 AMOUNTS = {"waiting": "mean_wait_s", "energy": "kwh_month", "served": "gpu_h_month", "cost": "eur_month"}
+AXES = {"waiting": "mean wait", "energy": "kWh a month", "served": "GPU hours a month", "cost": "EUR a month"}
 MORE_WAIT, MORE_WAIT_S = 0.1, 600.0  # of the mean wait, or seconds: what saves energy may cost so much
 
 
@@ -792,28 +794,30 @@ def for_a_phone(chart: alt.LayerChart | alt.Chart, height: Any) -> Any:
 
 
 def lever_chart(reading: Reading) -> alt.LayerChart:
-    """Mean wait by lever, the largest lever first, with the interval of the difference or words."""
+    """What the levers are about by lever, the largest lever first, with the interval of the difference or words."""
     levers = reading.comparison.levers
-    levers = levers[levers["mean_wait_s"].notna() & ~leaves_unserved(levers)]
-    base_s = float(levers["mean_wait_s"].iloc[0])
-    unit = unit_of(max(base_s, float(levers["mean_wait_s"].max())))
+    objective = objective_of(levers, str(reading.comparison.about.get("objective", "")))
+    column, is_wait, is_served = AMOUNTS[objective], objective == "waiting", objective == "served"
+    levers = levers[levers[column].notna() & ~leaves_unserved(levers)]
+    unit = unit_of(float(levers[column].max())) if is_wait else ""
+    say, scale = (duration, 1 / UNITS_S[unit]) if is_wait else (SAID[objective], 1.0)
     rows = []
     for number, (_, row) in enumerate(levers.iterrows()):
-        change = moved(row)
-        said = "" if number == 0 else in_words(change, duration).partition(" (")[0]
+        change = change_in(row, levers.iloc[0], objective)
+        said = "" if number == 0 else in_words(change, say, *(("more", "less") if is_served else ())).partition(" (")[0]
         rows.append({
             "lever": said_of(row) if number else f"as replayed, {row['choice']}",
-            "wait": row["mean_wait_s"] / UNITS_S[unit], "is first": number == 0,
-            "low": (row["mean_wait_s"] + change.low - change.value) / UNITS_S[unit],
-            "high": (row["mean_wait_s"] + change.high - change.value) / UNITS_S[unit],
-            "said": f"{said}, no interval" if change.why and said != "the same" else said})
-    frame = pd.DataFrame(rows).sort_values("wait", kind="stable")
+            "amount": row[column] * scale, "is first": number == 0,
+            "low": (row[column] + change.low - change.value) * scale,
+            "high": (row[column] + change.high - change.value) * scale,
+            "said": f"{said}, no interval" if is_wait and change.why and said != "the same" else said})
+    frame = pd.DataFrame(rows).sort_values("amount", kind="stable", ascending=not is_served)
     frame["under"] = frame["lever"] + frame["said"].map(lambda said: f": {said}" if said else "")
     frame["low"], frame["high"] = frame["low"].clip(lower=0), frame["high"]
     lane = alt.Y("lever:N", title=None, sort=list(frame["lever"]), axis=None)
     base = alt.Chart(frame).encode(lane)
     bars = base.mark_bar(height=12, yOffset=8).encode(
-        alt.X("wait:Q", title=f"mean wait ({unit})"),
+        alt.X("amount:Q", title=f"{AXES[objective]}{f' ({unit})' if unit else ''}"),
         alt.Color("is first:N", legend=None, scale=alt.Scale(
             domain=[False, True], range=[plots.PALETTE[0], plots.LINE])))
     ends = base.transform_filter("isValid(datum.low) && datum.low < datum.high").mark_rule(
@@ -1062,7 +1066,8 @@ def page_of(comparison: Comparison) -> str:
         f"Written by sched_lab {__version__}. The same files, options and seed give the same "
         "tables, bit for bit.", *([Table(checksums, most_rows=len(files))] if files else [])])
     sections = evidence_of(reading, svgs) if reading.tasks else []
-    levers = picture(svgs, "levers", "Mean wait under each lever, the largest lever first; lines are "
+    axis = AXES[objective_of(comparison.levers, str(comparison.about.get("objective", "")))]
+    levers = picture(svgs, "levers", f"{axis[:1].upper()}{axis[1:]} under each lever, the largest lever first; lines are "
                      "95 % intervals of the difference to what was replayed first."
                      ) if len(comparison.levers) > 1 and is_believed(comparison.fidelity) else []
     use = picture(svgs, "use", "GPUs in use over time, by the record and in what was replayed first."
