@@ -229,7 +229,7 @@ def test_an_answer_says_what_was_closed_and_a_lever_opens_it(tmp_path):
     assert len(pd.read_csv(tmp_path / "out" / "fgd" / "assignments.csv")) == 3
     page = (tmp_path / "out" / "report.html").read_text()
     assert "Nodes were closed for 0.167 node hours, 0 drained and 0.167 down" in page
-    assert "Nodes that went down stopped 1 runs under fgd." in page
+    assert "Nodes that went down stopped 1 run under fgd." in page
 
 
 def test_copies_of_a_node_are_closed_when_it_is(tmp_path):

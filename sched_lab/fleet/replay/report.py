@@ -670,7 +670,7 @@ def outage_sentence(reading: Reading) -> list[str]:
     hours = float((curve["end_s"] - curve["start_s"]).sum() / 3600)
     gpu_h = reading.comparison.problem.cluster.num_gpus.sum() * hours - reading.value(base, "closed_gpu_h")
     share = f", and {percent(reading.value(base, 'allocated_gpu_h') / gpu_h)} of the GPUs of open nodes were in use" if gpu_h else ""
-    stopped = [f"{count:,.0f} runs under {name}" for name, count in reading.values("stopped_runs").items() if count]
+    stopped = [f"{count:,.0f} run{'s' * (count != 1)} under {name}" for name, count in reading.values("stopped_runs").items() if count]
     return [f"Nodes were closed for {rounded(closed_h['all'])} node hours, {rounded(closed_h['all'] - closed_h['down'])} "
             f"drained and {rounded(closed_h['down'])} down{share} under {base}."
             + (f" Nodes that went down stopped {together(stopped)}." if stopped else "")]
