@@ -154,7 +154,7 @@ def month(place: Workplace) -> Mapping[str, pd.DataFrame]:
 
 
 BID_COPIES = (12, 19, 22)  # loads of about a half, four fifths and 95 %
-BID_RIVALS = ("fgd", "pwr-fgd:0.5", "joint", "bid:1000:0.5", "bid:300:1")
+BID_RIVALS = ("fgd", "pwr-fgd:0.5", "joint", "bid:1000:0.75", "bid:300:1")
 BID_SEEDS = (0,)
 
 

@@ -33,15 +33,12 @@ from sched_lab.online.inflation import (
     sample_arrivals,
     saving_percent,
 )
-from sched_lab.online.model import Placements, final_state
 from sched_lab.online.policies import policy_of
 from sched_lab.power import GPU_POWER_W, POWER_MODELS, datacenter_power_w, power_of
 from sched_lab.traces import Arrivals, Tasks, read_tasks, task_classes, task_statistics
 
 from .claims import Row, held, section
 from .lockstep_results import MEASURED, measured_scoring, measured_throughput
-from .memory import price_memory
-from .patterns import place_by_patterns
 from .pwr_results import CLAIMS as DEFAULT_CLAIMS
 from .pwr_results import EVALUATION
 from .pwr_traces import CLAIMS as TRACE_CLAIMS
@@ -222,8 +219,8 @@ def sensitivity(place: Workplace) -> pd.DataFrame:
 
 
 TRAIN = ("default", "gpuspec10", "gpuspec20", "gpuspec33", "multigpu50", "gpushare100")
-SERVED_W = (0, 100, 300, 1000, 3000)
-SAVED_SHARES = (0, 0.25, 0.5, 0.75, 1, 1.5)
+SERVED_W = (0, 100, 300, 1000)
+SAVED_SHARES = (0, 0.5, 0.75, 1, 1.5)
 TUNED = ("fgd", *(f"bid:{served}:{saved}" for served in SERVED_W for saved in SAVED_SHARES))
 
 
@@ -231,49 +228,6 @@ def bid_tuning(place: Workplace) -> pd.DataFrame:
     """Turn both dials of bid on six traces, on drawn workloads."""
     study = study_of(place, TUNED, RECORDED[:5], TRAIN, is_recorded=False)
     return means(place, study, "bid-tuning")
-
-
-PATTERN_TRACES = ("default", "multigpu50", "gpushare100", "gpuspec33")
-PATTERN_POLICIES = ("fgd", "bid:1000:0", "bid:1000:0.5", "patterns:1000", "patterns:3000")
-
-
-def pattern_run(files: Mapping[str, TraceFiles], trace: str, policy: str,
-                seed: int) -> dict[str, float]:
-    """What a run serves at the end and draws at half, with prices of patterns or of types.
-
-    Parameters
-    ----------
-    files : by trace
-    trace, policy, seed : of the run
-    """
-    cluster = cluster_in(files[trace].nodes, frozenset(GPU_POWER_W))
-    tasks = tasks_in(files[trace].tasks)
-    name, *served_w = policy.split(":")
-    if name in ("patterns", "both"):
-        workload = sample_arrivals(cluster, tasks, seed)
-        placements = place_by_patterns(cluster, tasks, workload, float(served_w[0]),
-                                       name == "both")
-    else:
-        placements = inflate(cluster, tasks, policy, seed=seed, power="package").placements
-    asked = tasks.take(placements.task_row).gpu_demand_milli
-    half = Placements(*(column[:len(cut(cluster, tasks, placements.task_row, 0.5))]
-                        for column in placements))
-    power = power_of(cluster, "package")
-    return {"grar": float(asked @ (placements.node >= 0) / asked.sum()),
-            "eopc_w": sum(datacenter_power_w(power, final_state(cluster, tasks, half)))}
-
-
-def pattern_prices(place: Workplace) -> pd.DataFrame:
-    """Let prices of node patterns place on the seeds that tuned `bid`."""
-    cells = grid(trace=list(PATTERN_TRACES), policy=list(PATTERN_POLICIES),
-                 seed=list(RECORDED[:5]))
-    return sweep_traces(place, pattern_run, PATTERN_TRACES, cells, "patterns")
-
-
-def pattern_judged(place: Workplace) -> pd.DataFrame:
-    """Let prices of node patterns beside those of types place where tasks insist on models."""
-    cells = grid(trace=["gpuspec25"], policy=["both:1000"], seed=list(range(47, 62)))
-    return sweep_traces(place, pattern_run, ["gpuspec25"], cells, "judged")
 
 
 def curves_of(runs: pd.DataFrame, policy: str) -> list[pd.DataFrame]:
@@ -568,14 +522,19 @@ def equal_service(place: Workplace) -> pd.DataFrame:
     return judged(place, TO_JUDGE, "judged")
 
 
-FAMILY = (  # on three or more of the twelve frontiers that tuning drew, and the default point
-    "bid:0:0.5", "bid:0:0.75", "bid:0:1.5", "bid:100:1", "bid:100:1.5", "bid:300:0", "bid:300:0.5",
-    "bid:300:1", "bid:300:1.5", "bid:1000:0", "bid:1000:0.25", "bid:1000:0.5", "bid:1000:0.75")
+FAMILY = (  # on four or more of the twelve frontiers that tuning drew, and the default point
+    "bid:0:1.5", "bid:100:0.5", "bid:100:1.5", "bid:300:0.5", "bid:300:1", "bid:300:1.5",
+    "bid:1000:0.5", "bid:1000:0.75")
+
+
+JUDGES_OF = {trace: JUDGES if trace in ("gpuspec25", "gpuspec33", "multigpu50") else JUDGES[:5]
+             for trace in TRACES}
 
 
 def bid_family(place: Workplace) -> pd.DataFrame:
     """Let points between the two dials of bid serve and draw, on seeds that tuned nothing."""
-    return judged(place, FAMILY, "family")
+    return pd.concat([judged(place, FAMILY, "family", (trace,), seeds=seeds)
+                      for trace, seeds in JUDGES_OF.items()], ignore_index=True)
 
 
 BY_EQ_1: dict[str, Any] = {
@@ -636,7 +595,7 @@ def equal_service_bounds(place: Workplace) -> pd.DataFrame:
 
 CHANGES = ("nodes", "tasks", "half CPU")
 CHANGED_TRACES = ("default", "gpushare60", "multigpu40", "gpuspec20", "gpuspec25", "gpuspec33")
-CHANGED = ("fgd", "pwr-fgd:0.1", "pwr", "joint", "bid:100:1", "bid:1000:0.5", "bid:1000:0")
+CHANGED = ("fgd", "pwr-fgd:0.1", "pwr", "joint", "bid:100:1.5", "bid:1000:0.75")
 CHANGED_SEEDS = JUDGES[:5]
 
 
@@ -673,39 +632,6 @@ def bid_changed(place: Workplace) -> pd.DataFrame:
     cells = grid(trace=list(CHANGED_TRACES), change=list(CHANGES),
                  policy=list(CHANGED), seed=list(CHANGED_SEEDS))
     return sweep_traces(place, changed_run, CHANGED_TRACES, cells, "changed")
-
-
-MEMORY = ("as it is", "half CPU", "half CPU, no memory")
-MEMORY_POLICIES = ("fgd", "bid:1000:0", "bid:1000:0+memory", "bid:1000:0.5", "bid:1000:0.5+memory")
-
-
-def memory_run(files: Mapping[str, TraceFiles], trace: str, change: str, policy: str,
-               seed: int) -> dict[str, float]:
-    """What a run serves at the end and draws at half, memory priced or not.
-
-    Parameters
-    ----------
-    files : by trace
-    trace, change, policy, seed : of the run; `change` is one of `MEMORY`
-    """
-    cluster = cluster_in(files[trace].nodes, frozenset(GPU_POWER_W))
-    tasks = tasks_in(files[trace].tasks)
-    if "half CPU" in change:
-        tasks = replace(tasks, cpu_milli=tasks.cpu_milli // 2)
-    if "no memory" in change:
-        tasks = replace(tasks, memory_mib=tasks.memory_mib * 0)
-    name, *memory = policy.split("+")
-    run = inflate(cluster, tasks, price_memory(name, tasks) if memory else name, seed=seed,
-                  power="package")
-    return {"grar": run.summary["grar"],
-            "eopc_w": float(on_grid(run.curve, 0.5).set_index("x")["eopc_w"].loc[0.5])}
-
-
-def memory_prices(place: Workplace) -> pd.DataFrame:
-    """Let a price of memory place, and take memory away, where tasks ask for half their CPU."""
-    cells = grid(trace=list(CHANGED_TRACES), change=list(MEMORY), policy=list(MEMORY_POLICIES),
-                 seed=list(CHANGED_SEEDS))
-    return sweep_traces(place, memory_run, CHANGED_TRACES, cells, "memory")
 
 
 NODE_LISTS = ("gpu_node", "all_node")
@@ -780,10 +706,6 @@ STUDIES = (
         "arithmetic": "exact", "traces": SOME_TRACES}),
     experiment("bid-tuning", bid_tuning, 12, {
         "policies": TUNED, "seeds": RECORDED[:5], "step": 0.1, "traces": TRAIN, **EXACT}),
-    experiment("pattern-prices", pattern_prices, 9, {
-        "policies": PATTERN_POLICIES, "seeds": RECORDED[:5], "traces": PATTERN_TRACES, **EXACT}),
-    experiment("pattern-judged", pattern_judged, 9, {
-        "policies": ["both:1000"], "seeds": list(range(47, 62)), "traces": ["gpuspec25"], **EXACT}),
 )
 
 ON_DEFAULT = (
@@ -815,16 +737,13 @@ JUDGED = (
     experiment("equal-service-bounds", equal_service_bounds, 2, {
         "traces": TRACES, "seeds": JUDGES[:1], "parts": PARTS, **EXACT}),
     experiment("bid-family", bid_family, 25, {
-        "policies": FAMILY, "traces": TRACES, "seeds": JUDGES, "step": JUDGE_STEP, **EXACT},
+        "policies": FAMILY, "traces": TRACES, "seeds": JUDGES_OF, "step": JUDGE_STEP, **EXACT},
                "bid_family.csv.gz"),
     experiment("bid-eq1", bid_eq1, 4, {
         **BY_EQ_1, "step": JUDGE_STEP, "arithmetic": "exact"}, "bid_eq1.csv.gz"),
     experiment("bid-changed", bid_changed, 8, {
         "policies": CHANGED, "traces": CHANGED_TRACES, "changes": CHANGES,
         "seeds": CHANGED_SEEDS, "step": JUDGE_STEP, **EXACT}, "bid_changed.csv.gz"),
-    experiment("memory-prices", memory_prices, 6, {
-        "policies": MEMORY_POLICIES, "traces": CHANGED_TRACES, "changes": MEMORY,
-        "seeds": CHANGED_SEEDS, **EXACT}),
 )
 COUNTS = Experiment(
     "traces", "Count what the chapters say about the public trace.",

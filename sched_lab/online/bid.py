@@ -305,14 +305,88 @@ def cost_milliwatt(world: World, dual: Floats, task: int) -> Integers:
         cost[kind] = round(min(1000 * world.bids.served_w[0] * gpus, MOST_MILLIWATT))
     return cost
 
+# %% ../../nbs/24c_bid.ipynb #24c-030i
+HOLE_W = 3000
+HUNDREDTHS = 100
+MILLIONTHS = 10**6
+
+
+@njit(cache=True, error_model="numpy")
+def best_contents(size: Integers, price: Integers) -> tuple[Integers, Floats]:
+    """Most that the shares in a hole cost, and the content of an idle GPU that costs most.
+
+    Parameters
+    ----------
+    size, price : (sizes,) hundredths of a GPU; what a share costs
+
+    Returns
+    -------
+    (`HUNDREDTHS` + 1,) by the size of the hole, and (sizes,) how many shares of each size
+    """
+    value = np.zeros(HUNDREDTHS + 1, np.int64)
+    last = np.full(HUNDREDTHS + 1, -1)
+    for hole in range(1, HUNDREDTHS + 1):
+        value[hole] = value[hole - 1]
+        for share in range(len(size)):
+            if size[share] <= hole and value[hole - size[share]] + price[share] > value[hole]:
+                value[hole] = value[hole - size[share]] + price[share]
+                last[hole] = share
+    times = np.zeros(len(size))
+    hole = HUNDREDTHS
+    while hole > 0:
+        if last[hole] < 0:
+            hole -= 1
+        else:
+            times[last[hole]] += 1
+            hole -= size[last[hole]]
+    return value, times
+
+
+# %% ../../nbs/24c_bid.ipynb #24c-030j
+def share_prices(size: Integers, count: Floats) -> tuple[Integers, Integers]:
+    """Solve the cutting stock problem of shares by adding the patterns that are missing.
+
+    Parameters
+    ----------
+    size, count : (sizes,) hundredths of a GPU, in ascending order; how many shares there are
+
+    Returns
+    -------
+    millionths of a GPU: (sizes,) for a share, and (`HUNDREDTHS` + 1,) for a hole
+    """
+    patterns = np.diag(HUNDREDTHS // size).astype(float)
+    while True:
+        exact = dual_prices(patterns, np.ones(len(patterns)), count)[0]
+        price = np.rint(MILLIONTHS * exact).astype(np.int64)
+        value, times = best_contents(size, price)
+        if value[-1] <= MILLIONTHS + HUNDREDTHS:  # more is rounded
+            value[-1] = MILLIONTHS
+            return price, value
+        patterns = np.vstack((patterns, times))
+
+
+def price_holes(world: World) -> Integers:
+    """Worth of each hole at the target workload, (`HUNDREDTHS` + 1,) milliwatts."""
+    target = world.target
+    asks = (target.num_gpus > 0) & (target.gpu_milli < WHOLE_GPU_MILLI)
+    size, of = np.unique(-(-target.gpu_milli[asks] * HUNDREDTHS // WHOLE_GPU_MILLI),
+                         return_inverse=True)
+    count = np.bincount(of.ravel(), (target.count * target.num_gpus)[asks], len(size))
+    worth: Integers = HOLE_W * share_prices(size, count.astype(float))[1] * 1000 // MILLIONTHS
+    return worth
+
+
 # %% ../../nbs/24c_bid.ipynb #24c-032
 @njit(cache=True, error_model="numpy", inline="always")
 def bid_worth(world: World, node: int, cpu_left_milli: int, gpu_left_milli: Integers,
               question: int) -> int:
-    """`worth_milliwatt` at the prices in the world of a stage: that of the question."""
+    """`worth_milliwatt` at the prices in the world of a stage (of the question), and the holes."""
     stage = question - BID_WORTH
     lost_w = world.bids.lost_w[stage, 0], world.bids.lost_w[stage, 1]
-    return worth_milliwatt(world, lost_w, node, cpu_left_milli, gpu_left_milli)
+    worth = worth_milliwatt(world, lost_w, node, cpu_left_milli, gpu_left_milli)
+    for left_milli in gpu_left_milli:
+        worth += world.bids.hole_milliwatt[max(0, left_milli) * HUNDREDTHS // WHOLE_GPU_MILLI]
+    return worth
 
 
 @njit(cache=True, error_model="numpy")
@@ -347,7 +421,7 @@ def bid_late(world: World, task: int, nodes: Integers, score: NDArray[np.int32],
     _bid(2, world, task, nodes, score, gpu_mask)
 
 # %% ../../nbs/24c_bid.ipynb #24c-035
-DIALS = (1000.0, 0.5)
+DIALS = (1000.0, 0.75)
 JOINT_W = np.array(LOST_W)
 
 
@@ -356,10 +430,13 @@ def set_dials(world: World, dials: tuple[float, float] | None) -> None:
     served_w, saved = dials or (0.0, 0.0)
     world.bids.served_w[0] = served_w
     lost_w = np.rint(1000 ** (1 - saved) * JOINT_W ** saved).astype(np.int64)
-    if world.known.num[0] > 0 and (world.bids.lost_w != lost_w).any():
+    hole_milliwatt = price_holes(world) if served_w > 0 else np.zeros(HUNDREDTHS + 1, np.int64)
+    if world.known.num[0] > 0 and ((world.bids.lost_w != lost_w).any() or (
+            world.bids.hole_milliwatt != hole_milliwatt).any()):
         world.known.key[:] = 0  # worths at other prices
         world.known.num[0] = 0
     world.bids.lost_w[:] = lost_w
+    world.bids.hole_milliwatt[:] = hole_milliwatt
     world.bids.dual[:] = 0
     world.bids.placed_milli[0] = 0
 

@@ -182,6 +182,7 @@ class Bids(NamedTuple):
     served_w : (1,) watts for a GPU that is not served; 0 if nobody asks for prices
     lost_w : (3, 2) watts for a fragmented GPU and for a stranded one, early, middle and late
     placed_milli : (1,) GPU demand placed since the last change
+    hole_milliwatt : (101,) what a GPU with so many hundredths left can hold of the usual shares
     """
 
     type_of: Integers
@@ -190,6 +191,7 @@ class Bids(NamedTuple):
     served_w: Floats
     lost_w: Integers
     placed_milli: Integers
+    hole_milliwatt: Integers
 
 
 def no_bids(gpu_model: Integers, num_gpus: Integers) -> Bids:
@@ -198,7 +200,7 @@ def no_bids(gpu_model: Integers, num_gpus: Integers) -> Bids:
     type_of = np.unique(pairs, axis=0, return_inverse=True)[1].ravel().astype(np.int64)
     dual = np.zeros((int(type_of.max(initial=-1)) + 1, NUM_ROWS))
     return Bids(type_of, dual, dual.copy(), np.zeros(1), np.zeros((3, 2), np.int64),
-                np.zeros(1, np.int64))
+                np.zeros(1, np.int64), np.zeros(101, np.int64))
 
 # %% ../../nbs/20_online_model.ipynb #20-027m
 @by_reference

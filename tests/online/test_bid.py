@@ -15,6 +15,8 @@ from sched_lab.cluster import Cluster, default_cluster, empty_state
 from sched_lab.lab.frames import InputError
 from sched_lab.online.bid import (
     DIALS,
+    HUNDREDTHS,
+    MILLIONTHS,
     STEP,
     cost_milliwatt,
     count_placed,
@@ -23,6 +25,7 @@ from sched_lab.online.bid import (
     is_due,
     put_prices,
     set_dials,
+    share_prices,
 )
 from sched_lab.online.inflation import inflate, play, sample_arrivals
 from sched_lab.online.model import PowerSettings, world_of
@@ -83,6 +86,51 @@ def test_a_program_on_which_the_plain_rule_may_go_round_ends():
 def test_what_has_no_end_is_an_error():
     with pytest.raises(ValueError, match="no best solution"):
         dual_prices(np.array([[1.0, 0.0]]), np.array([1.0]), np.array([1.0, 1.0]))
+
+
+@pytest.mark.parametrize("sizes", [[], [100], [1], list(range(1, 101)), [33, 34, 66]])
+def test_no_content_of_a_gpu_costs_more_than_a_gpu(sizes):
+    size = np.array(sizes, np.int64)
+    price, hole = share_prices(size, np.ones(len(size)))
+    assert hole[-1] == MILLIONTHS and (np.diff(hole) >= 0).all() and len(hole) == HUNDREDTHS + 1
+    assert all(hole[one] >= cost for one, cost in zip(sizes[:-1], price, strict=False))
+    assert hole[HUNDREDTHS - 1] <= MILLIONTHS + HUNDREDTHS and (price >= 0).all()
+
+
+def scores_of(world, task, nodes):
+    score, masks = np.zeros(len(world.gpu_model), np.int32), np.zeros(len(world.gpu_model), np.int64)
+    policy_of("bid").scores[0].kernel(world, task, nodes, score, masks)
+    return score
+
+
+def test_the_score_of_a_share_has_what_its_hole_loses():
+    """On nodes with one GPU left the choice is made, and all else in the score is as without holes."""
+    nodes = np.flatnonzero(FEW.num_gpus == 2)[:6]
+    share = int(np.where(CLASSES.num_gpus > 0, CLASSES.gpu_milli, 1000).argmin())
+    worlds = [fresh_world(), fresh_world()]
+    left = np.linspace(CLASSES.gpu_milli[share], 1000, len(nodes)).astype(int)
+    for world in worlds:
+        set_dials(world, DIALS)
+        world.state.gpu_left_milli[nodes] = 0
+        world.state.gpu_left_milli[nodes, 0] = left
+    hole = worlds[0].bids.hole_milliwatt
+    worlds[1].bids.hole_milliwatt[:] = 0
+    more = scores_of(worlds[0], share, nodes)[nodes] - scores_of(worlds[1], share, nodes)[nodes]
+    after = left - CLASSES.gpu_milli[share]
+    np.testing.assert_array_equal(more, hole[after // 10] - hole[left // 10])
+    assert len(np.unique(more)) > 1 and hole[-1] == 3000 * 1000
+
+
+def test_without_bids_there_are_no_holes_and_no_worths_are_left_of_them():
+    world, fresh = fresh_world(), fresh_world()
+    one_gpu = int(np.flatnonzero((CLASSES.num_gpus == 1) & (CLASSES.gpu_milli == 1000) & (CLASSES.gpu_spec == ""))[0])
+    nodes = np.flatnonzero(FEW.num_gpus > 0)
+    set_dials(world, DIALS)
+    with_holes = scores_of(world, one_gpu, nodes)
+    for each in (world, fresh):
+        set_dials(each, (0.0, DIALS[1]))
+    np.testing.assert_array_equal(scores_of(world, one_gpu, nodes), scores_of(fresh, one_gpu, nodes))
+    assert (with_holes[nodes] < scores_of(fresh, one_gpu, nodes)[nodes]).all()
 
 
 @pytest.mark.parametrize(("name", "memory_share"), [("bid", 1), ("bid:50:2", 20)])

@@ -27,6 +27,7 @@ from studies.online import (
     CHANGES,
     FAMILY,
     JUDGES,
+    JUDGES_OF,
     TO_JUDGE,
     TRACES,
     Workplace,
@@ -184,8 +185,8 @@ def place_for(folder, trace):
 
 
 @pytest.mark.parametrize(("frame", "policy", "trace", "power"), [
-    ("equal_service", "joint", "gpuspec25", "package"), ("bid_family", "bid:1000:0.5", "gpuspec25", "package"),
-    ("bid_eq1", "bid:1000:0.5", "gpuspec33", "eq1")])
+    ("equal_service", "joint", "gpuspec25", "package"), ("bid_family", "bid:1000:0.75", "gpuspec25", "package"),
+    ("bid_eq1", "bid:1000:0.75", "gpuspec33", "eq1")])
 def test_a_stored_run_comes_out_again(frame, policy, trace, power, tmp_path):
     again = judged(place_for(tmp_path, trace), (policy,), "again", (trace,), seeds=(51,), power=power)
     kept = stored(f"{frame}.csv.gz").query("trace == @trace and seed == 51 and policy == @policy")
@@ -203,9 +204,10 @@ def test_a_stored_bound_comes_out_again(tmp_path):
 
 def test_all_runs_are_stored_on_seeds_that_tuned_nothing():
     for name, policies, traces, seeds in (
-            ("equal_service", TO_JUDGE, TRACES, JUDGES), ("bid_family", FAMILY, TRACES, JUDGES),
+            ("equal_service", TO_JUDGE, TRACES, JUDGES),
+            *(("bid_family", FAMILY, (trace,), seeds) for trace, seeds in JUDGES_OF.items()),
             ("bid_eq1", BY_EQ_1["policies"], BY_EQ_1["traces"], BY_EQ_1["seeds"])):
-        runs = stored(f"{name}.csv.gz")
+        runs = stored(f"{name}.csv.gz").query("trace in @traces")
         wanted = {(policy, trace) for policy in policies for trace in traces}
         assert set(zip(runs["policy"], runs["trace"], strict=True)) == wanted
         assert set(runs["seed"]) == set(seeds) and min(seeds) > 46
