@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
@@ -17,15 +16,17 @@ from sched_lab.fleet.replay.bounds import energy_bounds, floors_of
 from sched_lab.fleet.replay.compare import Question, compare
 from sched_lab.fleet.replay.events import replay
 from sched_lab.fleet.replay.meter import measure
-from sched_lab.fleet.replay.problem import Problem, Schedule, problem_of, with_tasks
+from sched_lab.fleet.replay.problem import Problem, Schedule, problem_of
 from sched_lab.lab.frames import sha256
 from sched_lab.lab.sweeps import grid
 from sched_lab.online.model import PowerSettings
 
 from .coverage import DAYS, LOADS, REPEATS, REPLAYS, coverage
 from .headlines import HEADLINES, ROBUST
-from .online import GPU_NODES, PAPER, pods
+from .months import DAY_S, MONTH_S, OPENB, busy_month, openb
+from .online import PAPER
 from .reproduction import Claim, Experiment, Workplace
+from .yardstick import YARDSTICKS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,51 +36,8 @@ if TYPE_CHECKING:
 __all__ = ['EXPERIMENTS', 'CLAIMS', 'FIGURES']
 
 
-DAY_S = 86_400.0
-MONTH_S = 31 * DAY_S
-BEGIN_S = 118 * DAY_S  # of the trace
 WARM_UP_S = 7 * DAY_S
-EVERY_NODE = 8  # one node in eight
 ASLEEP_AFTER_S = 600.0
-OPENB = (GPU_NODES, pods("default"))
-
-
-@cache
-def openb(nodes: str, tasks: str) -> Problem:
-    """The trace as it was recorded."""
-    return problem_of(read_files("openb", [tasks], nodes=[nodes]))
-
-
-def last_month(problem: Problem) -> Problem:
-    """Tasks that ran in the last month, times since its begin; what ran already comes at 0."""
-    end_s = problem.start_s + problem.duration_s
-    rows = np.flatnonzero((end_s > BEGIN_S) & (problem.submit_s < BEGIN_S + MONTH_S))
-    part = with_tasks(problem, rows)
-    ran_before = part.submit_s < BEGIN_S
-    return replace(part, submit_s=np.maximum(part.submit_s - BEGIN_S, 0.0),
-                   start_s=np.full(len(rows), np.nan),
-                   duration_s=np.where(ran_before, end_s[rows] - BEGIN_S, part.duration_s))
-
-
-def busy_month(problem: Problem, copies: int, seed: int) -> Problem:
-    """A month laid several times over itself, each copy turned, on a part of the nodes.
-
-    Parameters
-    ----------
-    problem : the trace as recorded
-    copies : how often
-    seed : of the turns
-    """
-    month = last_month(problem)
-    num_tasks = len(month.tasks)
-    turns_s = np.random.default_rng(seed).integers(int(MONTH_S), size=copies)
-    submit_s = np.tile(month.submit_s, copies)
-    turned_s = (submit_s + np.repeat(turns_s, num_tasks)) % MONTH_S
-    submit_s = np.where(submit_s > 0, turned_s, 0.0)
-    order = np.argsort(submit_s, kind="stable")
-    kept = np.arange(0, len(problem.cluster), EVERY_NODE)
-    return replace(with_tasks(month, order % num_tasks), submit_s=submit_s[order],
-                   cluster=problem.cluster.take(kept), group=problem.group[kept])
 
 
 def offered_load(problem: Problem) -> float:
@@ -214,6 +172,6 @@ EXPERIMENTS: dict[str, Experiment] = {one.name: one for one in (
     Experiment("others", "the traces of 2025 and 2026, under policies that need no watts",
                ("fleet/others.csv",), 1.0, {"policies": BLIND}, others,
                needs=tuple(name for files in OTHERS.values() for name in files[:2] if name)))}
-EXPERIMENTS |= ROBUST
+EXPERIMENTS |= ROBUST | YARDSTICKS
 CLAIMS: tuple[Claim, ...] = HEADLINES
 FIGURES: dict[str, Callable[..., alt.TopLevelMixin]] = {}

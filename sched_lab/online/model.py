@@ -202,6 +202,30 @@ def no_bids(gpu_model: Integers, num_gpus: Integers) -> Bids:
     return Bids(type_of, dual, dual.copy(), np.zeros(1), np.zeros((3, 2), np.int64),
                 np.zeros(1, np.int64), np.zeros(101, np.int64))
 
+# %% ../../nbs/20_online_model.ipynb #20-018s
+@by_reference
+class Stays(NamedTuple):
+    """Until when nodes and GPUs are expected to be in use, for a score that looks ahead.
+
+    Parameters
+    ----------
+    now_s : (1,) the time
+    lasts_s : (1,) how long the task that is to be placed is expected to run; inf if nobody knows
+    node_until_s, gpu_until_s : (nodes,) and (nodes, GPUs) when the last task there is expected to
+        leave, not after `now_s` if there is none
+    """
+
+    now_s: Floats
+    lasts_s: Floats
+    node_until_s: Floats
+    gpu_until_s: Floats
+
+
+def no_stays(num_nodes: int, num_gpus: int) -> Stays:
+    """Stays of which nothing is known."""
+    return Stays(np.zeros(1), np.full(1, np.inf), np.zeros(num_nodes),
+                 np.zeros((num_nodes, num_gpus)))
+
 # %% ../../nbs/20_online_model.ipynb #20-027m
 @by_reference
 class Limits(NamedTuple):
@@ -262,6 +286,7 @@ class World(NamedTuple):
         usual tasks ask for; -1 if nobody has asked for them yet
     known : what has been computed of nodes in the states they were in
     bids : prices on what nodes have, for a policy that asks for them
+    stays : until when they are in use, likewise
     """
 
     gpu_model: Integers
@@ -276,6 +301,7 @@ class World(NamedTuple):
     notes: Floats
     known: Known
     bids: Bids
+    stays: Stays
 
 # %% ../../nbs/20_online_model.ipynb #20-020
 def _codes(names: Texts) -> tuple[list[str], Integers]:
@@ -328,7 +354,7 @@ def world_of(cluster: Cluster, classes: TaskClasses, target: TaskClasses, power:
                  target_of(target, gpu_models, state.gpu_left_milli.shape[1]), residents,
                  no_limits(len(cluster)),
                  np.full(6, -1.0), nothing_known(gpu_model, power, state.gpu_left_milli.shape[1]),
-                 no_bids(gpu_model, power.num_gpus))
+                 no_bids(gpu_model, power.num_gpus), no_stays(*state.gpu_left_milli.shape))
 
 # %% ../../nbs/20_online_model.ipynb #20-020k
 @njit(cache=True, error_model="numpy")
@@ -866,6 +892,7 @@ class Score:
     array_form : `array_form(tables, rooms, task)`, scores of many pairs and the GPUs that shares
         get; None if there is none
     needs_memory : whether it looks at the memory of a task: classes are cut by it (`with_memory`)
+    looks_ahead : whether it looks at the time and at `World.stays`: it is asked anew for each task
     name : in explanations
     """
 
@@ -877,6 +904,7 @@ class Score:
     gain: Callable[[World, int, int, int], int] | None = None
     array_form: Callable[..., Any] | None = None
     needs_memory: bool = False
+    looks_ahead: bool = False
     name: str = ""
 
     @property
@@ -933,6 +961,11 @@ class Policy:
     def needs_memory(self) -> bool:
         """Whether a score looks at the memory of a task."""
         return any(score.needs_memory for score in self.scores)
+
+    @property
+    def looks_ahead(self) -> bool:
+        """Whether a score looks at the time and at who leaves when."""
+        return any(score.looks_ahead for score in self.scores)
 
 # %% ../../nbs/20_online_model.ipynb #20-042b
 NEVER = 2**62

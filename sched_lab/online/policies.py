@@ -27,6 +27,7 @@ from .pairs import (JOINT_PAIRS, bestfit_pairs, clustering_pairs, dotprod_pairs,
 from .pwr import pwr, undrawn
 from .schedulers import (hami_binpack, hami_spread, kubernetes, kubernetes_most,
                                          kubernetes_ratio, slurm_lln, volcano_binpack)
+from .stay import stay
 
 # %% auto #0
 __all__ = ['POLICIES', 'policy_of']
@@ -70,6 +71,9 @@ POLICIES: PolicyTable[Score | Stages] = PolicyTable(
                  "ours, chapter 24a", JOINT, JOINT_PAIRS),
     PolicyRecord("bid", "serves most: also charges for room what it is worth to those who come",
                  "ours, chapter 24c", BID),
+    PolicyRecord("stay", "keeps nodes and GPUs in use for the least time longer, then fits best",
+                 "ours, chapter 24e", Score(stay, unit="minutes / 64", looks_ahead=True),
+                 needs_watts=False),
     PolicyRecord("kubernetes", "leaves most CPU and memory free, evenly, and does not look at GPUs",
                  "Kubernetes 1.36, default profile",
                  Score(kubernetes, unit="points", needs_memory=True), needs_watts=False),

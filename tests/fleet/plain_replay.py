@@ -21,7 +21,7 @@ from sched_lab.fleet.replay.outages import NO_OUTAGES, Outages, lost_of
 from sched_lab.fleet.replay.problem import Schedule
 from sched_lab.lab.arrays import Floats, Truths
 from sched_lab.online.bid import count_placed, is_due
-from sched_lab.online.inflation import ArrivingTasks, decide, kernels_for, stage_now
+from sched_lab.online.inflation import decide, kernels_for, stage_now
 from sched_lab.online.model import lacking, open_nodes
 
 NONE, FIRST_FIT, EASY, CONSERVATIVE = range(4)
@@ -79,14 +79,45 @@ def is_closed(outages: Outages, num_nodes: int, moment_s: float, now_s: float) -
     return closed
 
 
-def decide_anew(kernels: Any, desk: Desk, empty: State, asks: ArrivingTasks, task: int,
-                closed: Truths) -> tuple[int, int]:
+def show_stays_plainly(desk: Desk, timed: TimedTasks, schedule: Schedule, until_s: Floats, task: int,
+                       from_s: float, to_s: float) -> None:
+    """Write until when nodes and GPUs are expected to be in use, and for how long the task is to run."""
+    stays = desk.world.stays
+    stays.now_s[0] = from_s
+    stays.lasts_s[0] = timed.expects_s[task]
+    stays.node_until_s[:] = -np.inf
+    stays.gpu_until_s[:] = -np.inf
+    for other, node in enumerate(schedule.node):
+        start_s = schedule.start_s[other]
+        if start_s <= from_s < until_s[other] or from_s < start_s < to_s:
+            again_s = desk.there.until_s[other]
+            leaves_s = start_s + timed.expects_s[other] if np.isnan(again_s) else again_s
+            stays.node_until_s[node] = max(stays.node_until_s[node], leaves_s)
+            for gpu in range(stays.gpu_until_s.shape[1]):
+                if schedule.gpu_mask[other] >> gpu & 1:
+                    stays.gpu_until_s[node, gpu] = max(stays.gpu_until_s[node, gpu], leaves_s)
+
+
+def expect_plainly(desk: Desk, timed: TimedTasks, schedule: Schedule, now_s: float) -> None:
+    """Expect those who run longer than was expected to run as long again."""
+    for task, end_s in enumerate(schedule.end_s):
+        start_s, again_s = schedule.start_s[task], desk.there.until_s[task]
+        leaves_s = start_s + timed.expects_s[task] if np.isnan(again_s) else again_s
+        if start_s <= now_s < end_s and leaves_s <= now_s:
+            desk.there.until_s[task] = now_s + max(1.0, now_s - start_s)
+        elif not start_s <= now_s < end_s:
+            desk.there.until_s[task] = np.nan
+
+
+def decide_anew(kernels: Any, desk: Desk, empty: State, timed: TimedTasks, task: int, schedule: Schedule,
+                until_s: Floats, from_s: float, to_s: float, closed: Truths) -> tuple[int, int]:
     """Ask the policy about the state in the world, of nodes that are open; nothing that is known of it is used."""
+    show_stays_plainly(desk, timed, schedule, until_s, task, from_s, to_s)
     desk.in_use[:] = in_use(empty, desk.world.state)
     desk.world.state.cpu_left_milli[closed] -= FAR
     desk.memory.owner[:] = -1
     stage = stage_now(desk.weighing, 0, desk.in_use)
-    return decide(kernels, desk.weighing, stage, desk.world, desk.memory, asks, task)
+    return decide(kernels, desk.weighing, stage, desk.world, desk.memory, timed.asks, task)
 
 
 def next_moment(timed: TimedTasks, schedule: Schedule, outages: Outages, now_s: float) -> float:
@@ -175,7 +206,7 @@ def book_all_parts(kernels: Any, desk: Desk, empty: State, timed: TimedTasks, jo
         show_least(desk, empty, timed, schedule, until_s, start_s, to_s)
         drawn_mw = node_milliwatts(desk.world)
         drawn_mw[is_closed(outages.of(outages.is_down), len(drawn_mw), now_s, now_s)] = 0
-        node, gpu_mask = decide_anew(kernels, desk, empty, timed.asks, part,
+        node, gpu_mask = decide_anew(kernels, desk, empty, timed, part, schedule, until_s, start_s, to_s,
                                      is_closed(outages, len(drawn_mw), start_s, now_s))
         if node >= 0 and timed.cap_mw < np.inf:
             rise_mw = rise_milliwatt(desk.world, timed.asks.task[part], node, gpu_mask)
@@ -232,7 +263,8 @@ def move_up_plainly(kernels: Any, desk: Desk, empty: State, timed: TimedTasks, n
                                     timed.asks.memory_mib[task], freer) == 0
             if is_moved:
                 is_freer[node] |= node >= 0
-                node, gpu_mask = decide_anew(kernels, desk, empty, timed.asks, task, closed)
+                node, gpu_mask = decide_anew(kernels, desk, empty, timed, task, schedule, until_s, start_s,
+                                             start_s + timed.walltime_s[task], closed)
                 book_plainly(timed, schedule, until_s, task, node, gpu_mask, start_s, now_s)
         if not is_moved and node >= 0:
             book_plainly(timed, schedule, until_s, task, node, gpu_mask, old_s, now_s)
@@ -325,6 +357,7 @@ def replay_plainly(kernels: Any, desk: Desk, empty: State, timed: TimedTasks, ba
         if is_anew:
             lost += stop_plainly(timed, schedule, until_s, outages, now_s, is_freer)
         end_plainly(schedule, until_s, now_s, is_freer)
+        expect_plainly(desk, timed, schedule, now_s)
         if backfill == CONSERVATIVE and is_freer.any() and not is_anew:
             move_up_plainly(kernels, desk, empty, timed, now_s, schedule, until_s, is_freer, outages)
         if backfill >= EASY:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from sched_lab.cluster import Cluster, default_cluster
 from sched_lab.fleet.replay import case as case_module
-from sched_lab.fleet.replay.case import case_of, node_milliwatts, parts_of_jobs
+from sched_lab.fleet.replay.case import case_of, change, desk_of, expect_again, node_milliwatts, parts_of_jobs
 from sched_lab.fleet.replay.events import COMPARED, replay, simulate
 from sched_lab.fleet.replay.problem import Problem, Schedule, recorded
 from sched_lab.fleet.replay.rules import check_promises, check_schedule, violations
@@ -17,12 +17,12 @@ from sched_lab.online.inflation import inflate
 from sched_lab.online.model import PowerSettings
 from sched_lab.traces import Arrivals, Tasks, default_tasks
 from tests.fleet.plain_replay import replay_plain
-from tests.fleet.problems import in_jobs, problem_like, texts, timed
+from tests.fleet.problems import in_jobs, problem_like, tasks_like, texts, timed
 
 LISTS = 8  # event lists in one example, one after another: each begins with what the one before has left
 APART_S = 1000.0
 pytestmark = pytest.mark.usefixtures("python_itself")
-POLICIES = ["pwr-fgd:0.1", "joint", "random", "gpu-clustering", "kubernetes",
+POLICIES = ["pwr-fgd:0.1", "joint", "stay", "random", "gpu-clustering", "kubernetes",
             "fgd@0.4@random@0.7@pwr-fgd:0.2"]
 SOME = settings(derandomize=True, max_examples=24, suppress_health_check=list(HealthCheck))
 
@@ -86,6 +86,47 @@ def test_the_engine_does_what_brute_force_does(policy, problem, backfill):
     """In 5 x 24 x 8 lists of events; compiled, it does the same (`test_compare`)."""
     schedule = replay(problem, policy, backfill=backfill)
     assert_equal(schedule, replay_plain(case(problem, policy), backfill))
+
+
+def test_who_outlives_what_was_expected_is_expected_to_stay_as_long_again():
+    """On node 0, GPU 0 until 10 and GPU 1 until 4, by what is expected; then the second one runs on."""
+    problem = timed([(0, 99, 1, 1000), (2, 99, 1, 1000), (6, 9, 1, 1000)], expects_s=np.array([10.0, 2.0, 30.0]))
+    ready = case(problem, "stay")
+    desk, schedule = desk_of(ready), ready.schedule
+    for task, begin_s in ((0, 0.0), (1, 2.0)):
+        schedule.node[task], schedule.gpu_mask[task], schedule.start_s[task] = 0, 1 << task, begin_s
+        change(desk, ready.timed, task, schedule, 1, begin_s)
+    stays = desk.world.stays
+    assert (stays.node_until_s[0], *stays.gpu_until_s[0, :2]) == (10, 10, 4)
+    expect_again(desk, schedule, 7.0)
+    assert (stays.node_until_s[0], *stays.gpu_until_s[0, :2]) == (12, 10, 12)
+    change(desk, ready.timed, 1, schedule, -1, 8.0)
+    assert (stays.node_until_s[0], *stays.gpu_until_s[0, :2]) == (10, 10, -np.inf)
+
+
+def of_four_gpus(rows, specs, **more) -> Problem:
+    """Tasks (submit, duration, GPUs) for these models, on a G2 node and a T4 node with four GPUs each."""
+    submit, duration, num = zip(*rows, strict=True)
+    nodes = Cluster(texts("ab"), np.array([8000] * 2), np.array([8192] * 2), np.array([4, 4]), texts(["G2", "T4"]),
+                    texts(["", ""]))
+    return problem_like(nodes, replace(tasks_like(num, [1000] * len(num)), gpu_spec=texts(specs)), submit, duration,
+                        **more)
+
+
+def test_a_task_goes_beside_the_one_that_stays_longer():
+    """On a until 40 and on b until 20: one for 30 s goes to a, though both have one GPU left."""
+    rows = [(0, 40, 3), (0, 20, 3), (1, 30, 1)]
+    assert replay(of_four_gpus(rows, ["G2", "T4", ""]), "stay").node.tolist() == [0, 1, 0]
+    rows = [(0, 20, 3), (0, 40, 3), (1, 30, 1)]
+    assert replay(of_four_gpus(rows, ["G2", "T4", ""]), "stay").node.tolist() == [0, 1, 1]
+
+
+def test_a_part_knows_how_long_the_part_before_it_stays():
+    """On a until 40, on b until 20; of a job for 50 s one part can only go to b, and so the other does."""
+    problem = of_four_gpus([(0, 40, 3), (0, 20, 2), (1, 50, 1), (1, 50, 1)], ["G2", "T4", "T4", ""],
+                           job=np.array([0, 1, 2, 2]))
+    assert replay(problem, "stay").node.tolist() == [0, 1, 1, 1]
+    assert replay(replace(problem, job=None), "stay").node.tolist() == [0, 1, 1, 1]
 
 
 def idle_w(problem: Problem) -> float:

@@ -63,6 +63,7 @@ class TimedTasks(NamedTuple):
     asks : class, memory and die of each task
     submit_s, duration_s, walltime_s : (tasks,) when it comes, how long it runs, and for how long
         it asked, which is at least as long
+    expects_s : (tasks,) how long a policy that looks ahead expects it to run
     first_part, next_part : (tasks,) the first part of its job, and the next one, -1 behind the last; a
         job goes by its first part, and the queue knows no other
     arrival : (coming,) jobs by submission
@@ -79,6 +80,7 @@ class TimedTasks(NamedTuple):
     submit_s: Floats
     duration_s: Floats
     walltime_s: Floats
+    expects_s: Floats
     first_part: Integers
     next_part: Integers
     arrival: Integers
@@ -330,12 +332,78 @@ def case_of(problem: Problem, policy: str | Policy, seed: int, at_s: float | Non
     request[order] = np.unique(kinds[order], axis=0, return_inverse=True)[1].ravel()
     duration_s = np.array(problem.duration_s)
     walltime_s = duration_s if problem.walltime_s is None else np.array(problem.walltime_s)
-    timed = TimedTasks(asks, submit_s, duration_s, walltime_s, first, next_part,
+    expects_s = walltime_s if problem.expects_s is None else np.array(problem.expects_s)
+    timed = TimedTasks(asks, submit_s, duration_s, walltime_s, expects_s, first, next_part,
                        coming[np.argsort(submit_s[coming], kind="stable")], place, order, request,
                        order[np.argsort(request[order], kind="stable")],
                        np.inf if cap_w is None else 1000.0 * cap_w,
                        closings_of(problem.outages or NO_OUTAGES, at_s))
     return Case(chosen, world, empty, weighing, timed, comes, schedule, np.full(size, np.inf))
+
+
+@by_reference
+class Residents(NamedTuple):
+    """Who is on each node, and until when.
+
+    Parameters
+    ----------
+    first, after : (nodes,) and (tasks,) tasks on a node as a list, -1 at its end
+    until_s : (tasks,) when each is expected to leave
+    """
+
+    first: Integers
+    after: Integers
+    until_s: Floats
+
+
+def nobody_there(num_nodes: int, num_tasks: int) -> Residents:
+    """Residents of empty nodes."""
+    return Residents(np.full(num_nodes, -1), np.full(num_tasks, -1), np.full(num_tasks, np.nan))
+
+
+@njit(cache=True)
+def put_first(there: Residents, node: int, task: int) -> None:
+    """Put a task on the list of a node."""
+    there.after[task] = there.first[node]
+    there.first[node] = task
+
+
+@njit(cache=True)
+def take_off(there: Residents, node: int, task: int) -> None:
+    """Take a task off the list of a node, if it is there."""
+    before = -1
+    other = there.first[node]
+    while other >= 0 and other != task:
+        before = other
+        other = there.after[other]
+    if other == task and before < 0:
+        there.first[node] = there.after[task]
+    elif other == task:
+        there.after[before] = there.after[task]
+
+
+@njit(cache=True)
+def show_stays(world: World, there: Residents, schedule: Schedule, node: int, from_s: float,
+               to_s: float) -> None:
+    """Write until when a node and its GPUs are in use by those who are there in a span.
+
+    Parameters
+    ----------
+    world, there, schedule : its stays are changed; who is on the nodes, since when, on which GPUs
+    node, from_s, to_s : the node and the span
+    """
+    stays = world.stays
+    stays.node_until_s[node] = -np.inf
+    stays.gpu_until_s[node] = -np.inf
+    task = there.first[node]
+    while task >= 0:
+        since_s, until_s = schedule.start_s[task], there.until_s[task]
+        if since_s <= from_s < until_s or from_s < since_s < to_s:
+            stays.node_until_s[node] = max(stays.node_until_s[node], until_s)
+            for gpu in range(stays.gpu_until_s.shape[1]):
+                if schedule.gpu_mask[task] >> gpu & 1:
+                    stays.gpu_until_s[node, gpu] = max(stays.gpu_until_s[node, gpu], until_s)
+        task = there.after[task]
 
 
 @by_reference
@@ -351,6 +419,7 @@ class Desk(NamedTuple):
     in_use : (`RESOURCES`,) milli-GPU, milli-vCPU and MiB that tasks hold
     drawn_mw : (nodes,) milliwatts of each node, if there is a cap
     num_closed, num_down : (nodes,) outages that close it now, and those for which it is down
+    looks_ahead, there : whether a score asks who leaves when; who is on the nodes
     """
 
     weighing: StagedWeights
@@ -363,6 +432,8 @@ class Desk(NamedTuple):
     drawn_mw: Integers
     num_closed: Integers
     num_down: Integers
+    looks_ahead: bool
+    there: Residents
 
 
 def in_use(empty: State, state: State) -> Integers:
@@ -384,7 +455,8 @@ def desk_of(case: Case) -> Desk:
     return Desk(case.weighing, world, index, empty_memory(num_classes, num_nodes, num_scores),
                 np.full(1, -1), np.zeros(num_classes, np.bool_), in_use(case.empty.state, world.state),
                 node_milliwatts(world) if is_capped else np.zeros(num_nodes, np.int64),
-                np.zeros(num_nodes, np.int64), np.zeros(num_nodes, np.int64))
+                np.zeros(num_nodes, np.int64), np.zeros(num_nodes, np.int64),
+                case.policy.looks_ahead, nobody_there(num_nodes, len(case.comes)))
 
 
 @njit(cache=True)
@@ -417,12 +489,18 @@ def index_of_stage(index: Index, stage: int, num_stages: int) -> Index:
 
 
 @njit(cache=True)
-def decide_now(kernels: Any, desk: Desk, asks: ArrivingTasks, task: int) -> tuple[int, int]:
-    """Node of a task, -1 if none has room now, and its GPUs there."""
+def decide_now(kernels: Any, desk: Desk, timed: TimedTasks, task: int,
+               now_s: float) -> tuple[int, int]:
+    """Node of a task, -1 if none has room at a moment, and its GPUs there."""
     weighing = desk.weighing
+    asks = timed.asks
     stage = stage_now(weighing, 0, desk.in_use)
     kind = asks.task[task]
-    if not desk.is_plain[kind]:
+    if desk.looks_ahead:  # what was known a moment ago is not true any more
+        desk.world.stays.now_s[0] = now_s
+        desk.world.stays.lasts_s[0] = timed.expects_s[task]
+        desk.memory.owner[:] = -1
+    elif not desk.is_plain[kind]:
         index = index_of_stage(desk.by_score, stage, len(weighing.starts))
         node, gpu_mask = decide_by_index(kernels, weighing, stage, desk.world, index, asks, task)
         if gpu_mask >= 0:
@@ -435,7 +513,39 @@ def decide_now(kernels: Any, desk: Desk, asks: ArrivingTasks, task: int) -> tupl
 
 
 @njit(cache=True)
-def change(desk: Desk, timed: TimedTasks, task: int, schedule: Schedule, sign: int) -> None:
+def expect_again(desk: Desk, schedule: Schedule, now_s: float) -> None:
+    """Expect those who run longer than was expected to run as long again, if a score looks ahead."""
+    there = desk.there
+    for node in range(len(there.first) if desk.looks_ahead else 0):
+        is_overdue = False
+        task = there.first[node]
+        while task >= 0:
+            if there.until_s[task] <= now_s:
+                there.until_s[task] = now_s + max(1.0, now_s - schedule.start_s[task])
+                is_overdue = True
+            task = there.after[task]
+        if is_overdue:
+            show_stays(desk.world, there, schedule, node, now_s, now_s)
+
+
+@njit(cache=True)
+def note_resident(desk: Desk, timed: TimedTasks, task: int, schedule: Schedule, sign: int,
+                  now_s: float) -> None:
+    """Note that a task is on its node (sign 1), or has left it (-1), if a score looks ahead."""
+    if desk.looks_ahead:
+        there = desk.there
+        node = schedule.node[task]
+        if sign > 0:
+            there.until_s[task] = schedule.start_s[task] + timed.expects_s[task]
+            put_first(there, node, task)
+        else:
+            take_off(there, node, task)
+        show_stays(desk.world, there, schedule, node, now_s, now_s)
+
+
+@njit(cache=True)
+def change(desk: Desk, timed: TimedTasks, task: int, schedule: Schedule, sign: int,
+           now_s: float) -> None:
     """Let a task take its place on a node (sign 1) or leave it (-1), and note what that changes."""
     hold(desk.world, timed, task, schedule, sign)
     demand = desk.world.demand
@@ -446,6 +556,7 @@ def change(desk: Desk, timed: TimedTasks, task: int, schedule: Schedule, sign: i
     desk.in_use[2] += sign * timed.asks.memory_mib[task]
     note_change(desk.by_score, node)
     desk.memory.version[node] += 1
+    note_resident(desk, timed, task, schedule, sign, now_s)
     if timed.cap_mw < np.inf:
         desk.drawn_mw[node] = node_milliwatt(desk.world, node)
 
@@ -464,9 +575,10 @@ def rise_milliwatt(world: World, task: int, node: int, gpu_mask: int) -> int:
 
 
 @njit(cache=True)
-def decide_within(kernels: Any, desk: Desk, timed: TimedTasks, task: int) -> tuple[int, int]:
+def decide_within(kernels: Any, desk: Desk, timed: TimedTasks, task: int,
+                  now_s: float) -> tuple[int, int]:
     """As `decide_now`; -1 also if the watts under the cap would not do."""
-    node, gpu_mask = decide_now(kernels, desk, timed.asks, task)
+    node, gpu_mask = decide_now(kernels, desk, timed, task, now_s)
     if timed.cap_mw < np.inf and node >= 0:
         rise_mw = rise_milliwatt(desk.world, timed.asks.task[task], node, gpu_mask)
         if desk.drawn_mw.sum() + rise_mw > timed.cap_mw:
@@ -489,7 +601,7 @@ def begin(kernels: Any, desk: Desk, timed: TimedTasks, task: int, now_s: float,
     schedule.start_s[task] = now_s
     schedule.end_s[task] = end_s
     if end_s > now_s:
-        change(desk, timed, task, schedule, 1)
+        change(desk, timed, task, schedule, 1, now_s)
         count_placed(desk.world, timed.asks.task[task])
         if end_s < np.inf:
             heappush(ends, (end_s, task))
@@ -564,7 +676,7 @@ def close_and_open(desk: Desk, timed: TimedTasks, one: int, now_s: float, nodes:
                     at = place_in(running, until)
                     if at < len(running):
                         running.pop(at)
-                    change(desk, timed, part, schedule, -1)
+                    change(desk, timed, part, schedule, -1, now_s)
                     nodes.append(schedule.node[part])
                 note_stop(timed, part, now_s, waits, schedule, lost)
                 part = timed.next_part[part]

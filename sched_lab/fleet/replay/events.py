@@ -31,14 +31,19 @@ from .case import (
     decide_within,
     desk_of,
     first_gpus,
+    expect_again,
     first_place,
     forget_stopped,
     jobs_on,
     node_among,
     node_milliwatts,
     note_stop,
+    note_resident,
     place_in,
     price_anew,
+    put_first,
+    show_stays,
+    take_off,
 )
 from .outages import lost_of
 from .problem import Problem, Schedule
@@ -96,34 +101,37 @@ class Queue(NamedTuple):
 
 @njit(cache=True)
 def places_together(kernels: Any, desk: Desk, timed: TimedTasks, job: int, by_policy: bool,
-                    schedule: Schedule) -> bool:
+                    now_s: float, schedule: Schedule) -> bool:
     """Find places for all parts of a job as the nodes stand, one after another, or for none.
 
     Parameters
     ----------
     kernels, desk, timed, schedule : as `replay_events`
     job : its first part
-    by_policy : whether the policy chooses; else each part gets the first node with room
+    by_policy, now_s : whether the policy chooses; else each part gets the first node with room; the
+        time
     """
     part = job
     while part >= 0:
         if by_policy:
-            place = decide_within(kernels, desk, timed, part)
+            place = decide_within(kernels, desk, timed, part, now_s)
         else:
             place = first_place(desk.world, timed.asks, part)
         if place[0] < 0:
             break
         schedule.node[part], schedule.gpu_mask[part] = place
+        schedule.start_s[part] = now_s
         if timed.duration_s[part] > 0 and timed.next_part[part] >= 0:  # there is another to see it
-            change(desk, timed, part, schedule, 1)
+            change(desk, timed, part, schedule, 1, now_s)
         part = timed.next_part[part]
     other = job
     while other != part:
         if timed.duration_s[other] > 0 and timed.next_part[other] >= 0:
-            change(desk, timed, other, schedule, -1)
+            change(desk, timed, other, schedule, -1, now_s)
         if part >= 0:
             schedule.node[other] = -1
             schedule.gpu_mask[other] = 0
+            schedule.start_s[other] = np.nan
         other = timed.next_part[other]
     return part < 0
 
@@ -137,7 +145,7 @@ def begin_job(kernels: Any, desk: Desk, timed: TimedTasks, job: int, now_s: floa
     room are tried, unless a cap decides.
     """
     for by_policy in (True, False):
-        if places_together(kernels, desk, timed, job, by_policy, schedule):
+        if places_together(kernels, desk, timed, job, by_policy, now_s, schedule):
             part = job
             while part >= 0:
                 begin(kernels, desk, timed, part, now_s, ends, schedule)
@@ -264,6 +272,8 @@ def replay_events(kernels: Any, desk: Desk, timed: TimedTasks, queue: Queue, is_
     for task in range(len(schedule.end_s)):
         if schedule.end_s[task] < np.inf:
             heappush(ends, (schedule.end_s[task], task))
+        if schedule.node[task] >= 0:
+            note_resident(desk, timed, task, schedule, 1, schedule.start_s[task])
     heads = [(0, 0)]  # those in order; or those of first-fit that may fit now
     heads.clear()
     nodes = [0]  # that tasks leave at this moment
@@ -278,7 +288,7 @@ def replay_events(kernels: Any, desk: Desk, timed: TimedTasks, queue: Queue, is_
         nodes.clear()
         while ends[0][0] <= now_s:
             _, task = heappop(ends)
-            change(desk, timed, task, schedule, -1)
+            change(desk, timed, task, schedule, -1, now_s)
             nodes.append(schedule.node[task])
             forget_stopped(ends, schedule)
         back.clear()
@@ -287,6 +297,7 @@ def replay_events(kernels: Any, desk: Desk, timed: TimedTasks, queue: Queue, is_
             forget_stopped(ends, schedule)
             done += 1
             is_blocked = False
+        expect_again(desk, schedule, now_s)
         is_blocked &= len(nodes) == 0
         # so many requests cannot fit unless something ends; under a cap any may
         num_old = 0 if timed.cap_mw < np.inf else queue.num_active[0]
@@ -462,7 +473,7 @@ def empty_plan(case: Case, desk: Desk) -> Plan:
     num_nodes, num_gpus = case.empty.state.gpu_left_milli.shape
     num_tasks = len(case.comes)
     return Plan(desk, case.timed, case.schedule, empty_profile(case.empty, num_tasks, len(case.timed.closings.at_s)),
-                np.full(num_nodes, -1), np.full(num_tasks, -1), np.full(num_tasks, np.nan),
+                *desk.there,
                 np.zeros(num_nodes, np.bool_), np.zeros(num_nodes, np.bool_), case.promise_s,
                 np.full(num_tasks, np.nan), np.zeros(num_gpus, np.int64),
                 np.zeros(len(case.empty.limits.most), np.int64))
@@ -495,25 +506,8 @@ def hold_span(plan: Plan, task: int, from_s: float, sign: int) -> None:
 @njit(cache=True)
 def link(plan: Plan, task: int) -> None:
     """Put a task on the list of its node."""
-    node = plan.schedule.node[task]
-    plan.after[task] = plan.first[node]
-    plan.first[node] = task
+    put_first(plan.desk.there, plan.schedule.node[task], task)
     hold_span(plan, task, plan.schedule.start_s[task], 1)
-
-
-@njit(cache=True)
-def unlink(plan: Plan, task: int) -> None:
-    """Take a task off the list of its node, if it is there."""
-    node = plan.schedule.node[task]
-    before = -1
-    other = plan.first[node]
-    while other >= 0 and other != task:
-        before = other
-        other = plan.after[other]
-    if other == task and before < 0:
-        plan.first[node] = plan.after[task]
-    elif other == task:
-        plan.after[before] = plan.after[task]
 
 
 @njit(cache=True)
@@ -521,7 +515,7 @@ def give_up(plan: Plan, task: int) -> None:
     """Give up the booking of a task, if it has one."""
     schedule = plan.schedule
     if schedule.node[task] >= 0 and plan.until_s[task] > schedule.start_s[task]:
-        unlink(plan, task)
+        take_off(plan.desk.there, schedule.node[task], task)
         hold_span(plan, task, schedule.start_s[task], -1)
         join_equal(plan.profile, schedule.node[task])
     schedule.node[task] = -1
@@ -629,6 +623,8 @@ def show_node(plan: Plan, node: int, from_s: float, until_s: float) -> None:
         limits.is_open[node, limit] = slots_left(limits, limit, node) > 0
     note_change(desk.by_score, node)
     desk.memory.version[node] += 1
+    if desk.looks_ahead:
+        show_stays(desk.world, desk.there, plan.schedule, node, from_s, until_s)
 
 
 @njit(cache=True)
@@ -653,7 +649,7 @@ def choose_then(kernels: Any, plan: Plan, task: int, start_s: float,
     nodes = [n for n in range(len(plan.first)) if changes_by(plan, n, now_s, start_s, until_s)]
     for other in nodes:
         show_node(plan, other, start_s, until_s)
-    place = decide_now(kernels, plan.desk, plan.timed.asks, task)
+    place = decide_now(kernels, plan.desk, plan.timed, task, start_s)
     for other in nodes:
         show_node(plan, other, now_s, now_s)
     return place
@@ -663,7 +659,7 @@ def choose_then(kernels: Any, plan: Plan, task: int, start_s: float,
 def give_back(plan: Plan, task: int, now_s: float) -> None:
     """Let a task that is over leave its node, and give back what it had asked for beyond."""
     node = plan.schedule.node[task]
-    unlink(plan, task)
+    take_off(plan.desk.there, node, task)
     plan.has_ended[node] = True
     if plan.until_s[task] > now_s:
         hold_span(plan, task, now_s, -1)
@@ -794,7 +790,7 @@ def book(kernels: Any, plan: Plan, task: int, now_s: float, is_alone: bool) -> N
     is_alone : whether nothing has been booked for later
     """
     if is_alone and plan.timed.next_part[task] < 0:  # then what is free now is free for ever
-        place = decide_now(kernels, plan.desk, plan.timed.asks, task)
+        place = decide_now(kernels, plan.desk, plan.timed, task, now_s)
         if place[0] >= 0:
             enter(plan, task, place, now_s, now_s)
             return

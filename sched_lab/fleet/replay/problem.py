@@ -85,6 +85,8 @@ class Problem:
         no task asks for one
     walltime_s : (tasks,) for how long each asked, at least as long as it ran; as long as it ran
         where nothing is known, None if it is known of no task
+    expects_s : (tasks,) how long a policy that looks ahead expects each to run, inf where it does not
+        know; None for `walltime_s`
     fixed : (tasks,) why nobody should stop a task that runs; empty if nothing speaks against it,
         None if nothing is known
     row : (tasks,) place in the table that each comes from; None if from none
@@ -118,6 +120,7 @@ class Problem:
     lacking_parts: Integers | None = None
     outages: Outages | None = None
     target: TaskClasses | None = None
+    expects_s: Floats | None = None
 
     def grouped(self) -> Cluster:
         """The cluster with placement groups for CPU models: Cond. 4 is then that of placement."""

@@ -25,9 +25,11 @@ from .case import (
     close_and_open,
     copied,
     decide_now,
+    expect_again,
     first_gpus,
     forget_stopped,
     hide,
+    note_resident,
     place_in,
     take,
 )
@@ -516,19 +518,20 @@ def start_now(kernels: Any, plan: Planner, job: int, chosen: list[int], now_s: f
     parts.clear()
     part = job
     while part >= 0 and not plan.slurm.own_nodes:
-        place = decide_now(kernels, plan.desk, timed.asks, part)
+        place = decide_now(kernels, plan.desk, timed, part, now_s)
         if place[0] < 0:
             break
         parts.append(part)
         schedule.node[part], schedule.gpu_mask[part] = place
-        change(plan.desk, timed, part, schedule, 1)
+        schedule.start_s[part] = now_s
+        change(plan.desk, timed, part, schedule, 1, now_s)
         following = timed.next_part[part]
         if following >= 0 and plan.order.ask[following] == plan.order.ask[part]:
             hidden.append(place[0])
             hide(plan.desk, place[0], 1)
         part = following
     for other in parts:
-        change(plan.desk, timed, other, schedule, -1)
+        change(plan.desk, timed, other, schedule, -1, now_s)
     for node in hidden:
         hide(plan.desk, node, -1)
     is_placed = part < 0
@@ -630,6 +633,7 @@ def replay_slurm(kernels: Any, plan: Planner) -> list[tuple[int, int, int, float
             until = (schedule.start_s[task] + timed.walltime_s[task], task)
             running.insert(place_in(running, until), until)
             heappush(ends, (schedule.end_s[task], task))
+            note_resident(plan.desk, timed, task, schedule, 1, schedule.start_s[task])
     is_never = np.zeros(len(schedule.node), np.bool_)
     if len(running) == 0:
         is_never = never_apart(plan)
@@ -649,7 +653,7 @@ def replay_slurm(kernels: Any, plan: Planner) -> list[tuple[int, int, int, float
         has_changed = False
         while ends[0][0] + plan.slurm.report_s <= now_s:
             _, task = heappop(ends)
-            change(plan.desk, timed, task, schedule, -1)
+            change(plan.desk, timed, task, schedule, -1, now_s)
             running.pop(place_in(running, (schedule.start_s[task] + timed.walltime_s[task], task)))
             forget_stopped(ends, schedule)
             has_changed = True
@@ -672,6 +676,7 @@ def replay_slurm(kernels: Any, plan: Planner) -> list[tuple[int, int, int, float
             heads_s = max(np.floor(now_s) + 1, looked_s + plan.slurm.head_delay_s)
         if now_s < min(pass_s, heads_s):
             continue
+        expect_again(plan.desk, schedule, now_s)
         ranked = rank_jobs(plan, waiting, now_s)
         if now_s == pass_s:
             has_started = serve_all(kernels, plan, waiting, ranked, now_s, ends, running)
