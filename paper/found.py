@@ -128,7 +128,7 @@ def worded(count: int) -> str:
     return words[count] if count < len(words) else str(count)
 
 
-# --- PWR and FGD (chapters 24a, 28, 29, 29a, 29b, 69)
+# --- PWR and FGD (chapters 24a, 28, 29, 29a, 69)
 
 def at(frame: pd.DataFrame, policy: str, x: float, column: str, trace: str = "default") -> float:
     """One cell of an evaluation."""
@@ -147,13 +147,13 @@ number("pwr.grar-pwr", "29_pwr_results", EVALUATION)(lambda e: fixed(at(e, "pwr"
 number("pwr.traces", "29a_pwr_traces", EVALUATION)(lambda e: str(e["trace"].nunique()))
 number("pwr.seeds", "29_pwr_results", EVALUATION)(
     lambda e: worded(len(read_sidecar(path_of(EVALUATION))["parameters"]["seeds"])))
-number("pwr.model-share", "29b_watts", SENSITIVITY)(lambda s: percent(
+number("pwr.model-share", "29a_pwr_traces", SENSITIVITY)(lambda s: percent(
     100 * of_watts(s, "linear", HALF) / of_watts(s, "paper", HALF), 0))
-number("pwr.linear", "29b_watts", SENSITIVITY)(lambda s: percent(of_watts(s, "linear", HALF)))
-number("pwr.step", "29b_watts", SENSITIVITY)(lambda s: percent(of_watts(s, "paper", HALF)))
-number("pwr.g2-t4", "29b_watts", SENSITIVITY)(lambda s: percent(of_watts(s, "G2 is like a T4", HALF)))
-number("pwr.g2-v100", "29b_watts", SENSITIVITY)(lambda s: percent(of_watts(s, "G2 is like a V100", HALF)))
-number("pwr.g2-v100-high", "29b_watts", SENSITIVITY)(
+number("pwr.linear", "29a_pwr_traces", SENSITIVITY)(lambda s: percent(of_watts(s, "linear", HALF)))
+number("pwr.step", "29a_pwr_traces", SENSITIVITY)(lambda s: percent(of_watts(s, "paper", HALF)))
+number("pwr.g2-t4", "29a_pwr_traces", SENSITIVITY)(lambda s: percent(of_watts(s, "G2 is like a T4", HALF)))
+number("pwr.g2-v100", "29a_pwr_traces", SENSITIVITY)(lambda s: percent(of_watts(s, "G2 is like a V100", HALF)))
+number("pwr.g2-v100-high", "29a_pwr_traces", SENSITIVITY)(
     lambda s: percent(of_watts(s, "G2 is like a V100", HIGH)))
 
 
