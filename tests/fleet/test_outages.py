@@ -11,6 +11,8 @@ from typer.testing import CliRunner
 
 from sched_lab.bill import tariff_of
 from sched_lab.cli import app
+from sched_lab.fleet.ask.explain import explain
+from sched_lab.fleet.ask.move import closed_nodes
 from sched_lab.fleet.read.check import check_cluster
 from sched_lab.fleet.read.outages import read_cluster_in_time, with_outages
 from sched_lab.fleet.read.tables import (
@@ -24,7 +26,7 @@ from sched_lab.fleet.read.tables import (
 from sched_lab.fleet.replay.compare import Question, curve_over
 from sched_lab.fleet.replay.events import COMPARED, replay
 from sched_lab.fleet.replay.outages import NO_OUTAGES, Outages
-from sched_lab.fleet.replay.problem import Problem, Schedule, problem_of, with_lost
+from sched_lab.fleet.replay.problem import Problem, Schedule, closed_at, problem_of, with_lost
 from sched_lab.fleet.replay.rules import check_schedule
 from sched_lab.fleet.replay.what_if import changed as what_if
 from sched_lab.lab.frames import InputError
@@ -238,3 +240,35 @@ def test_copies_of_a_node_are_closed_when_it_is(tmp_path):
     assert more.outages["node"].tolist() == ["b", "b+1"] and more.outages["start"].tolist() == [600, 600]
     outages = problem_of(tables).outages.on(np.array([0, 1, 1]))
     assert outages.node.tolist() == [1, 2]
+
+
+def asked_of(*words) -> str:
+    """What a command prints."""
+    said = CliRunner().invoke(app, [str(word) for word in words])
+    assert said.exit_code in (0, 1) and "error" not in said.output, said.output
+    return said.output
+
+
+@pytest.mark.parametrize(("from_s", "until_s", "kind", "is_closed"), [
+    (3000, "", "drain", True), (4000, 5000, "down", True), (3000, 4000, "down", False), (4001, 5000, "drain", False)])
+def test_a_node_that_is_closed_at_the_moment_gets_nothing_new(from_s, until_s, kind, is_closed, tmp_path):
+    """The GPUs of a are in use since 4000 s, the last moment of the record, and t3, which comes then, tolerates all taints."""
+    folder = cluster_in(tmp_path / "one", f"node,start,end,kind\nb,{from_s},{until_s},{kind}\n")
+    tables = read_cluster_in_time(folder)
+    rows = pd.DataFrame({"name": ["t2", "t3"], "submit_s": [3700, 4000], "start_s": [4000, None], "num_gpus": [2, 1],
+                         "gpu_milli": 1000, "node": ["a", ""], "constraints": '{"tolerations": [{"operator": "Exists"}]}'})
+    tasks = pd.concat([frame.astype(object) for frame in (tables.tasks, with_columns(rows, TASK_COLUMNS))])
+    tables = replace(tables, tasks=with_columns(tasks, TASK_COLUMNS))
+    write_tables(tables, folder)
+    assert (f"is closed ({kind} in outages.csv)" in asked_of("explain", folder, "--task", "t3")) == is_closed
+    asked_of("place", folder, "--out", tmp_path / "placed")
+    placed = pd.read_csv(tmp_path / "placed" / "placements.csv", keep_default_na=False)
+    assert placed[["task", "node"]].to_numpy().tolist() == [["t3", "" if is_closed else "b"]]
+    assert closed_nodes(problem_of(closed_at(tables, 4000))) == ({"b"} if is_closed else set())
+
+
+def test_an_explanation_knows_runs_that_were_stopped_later():
+    """At 2 s t1 is on b, which stops it at 3 s, and again at 9 s; at 5 s it waits."""
+    problem = timed(ROWS, outages=outages_at((1, 3, 8, True, True)))
+    schedule = replay(problem)
+    assert [explain(problem, "t2", at_s=at_s, schedule=schedule).about["running"] for at_s in (2, 5, 9)] == [2, 1, 2]

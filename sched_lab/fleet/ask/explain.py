@@ -39,6 +39,7 @@ from ...online.model import (
 from ...online.policies import policy_of
 from ...traces import Tasks
 from ..read.objects import Rule, meets
+from ..read.tables import OUTAGES
 from ..replay.case import by_turn, copied, first_gpus, take
 from ..replay.problem import (
     MANY,
@@ -473,7 +474,8 @@ def rule_words(rule: Rule, value: str | None) -> str:
 def objections(sight: Sight, constraint: Constraint, node: int) -> list[str]:
     """What labels and taints of a node keep a task away, in words; none if it is admitted."""
     labels = sight.labels[node]
-    words = [f"taint {taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect} is not "
+    words = [f"is closed ({taint.value} in {OUTAGES})" if taint.key == OUTAGES else
+             f"taint {taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect} is not "
              "tolerated" for taint in sight.taint_sets[sight.taint_code[node]]
              if not any(tolerates(one, taint) for one in constraint.tolerations)]
     words += [f"shows no {device}" for device in constraint.devices
@@ -842,6 +844,15 @@ def moment_of(problem: Problem, schedule: Schedule, row: int) -> float:
     return float(times[np.isfinite(times)].max())
 
 
+def standing_at(schedule: Schedule, at_s: float) -> Schedule:
+    """The schedule in which each task whose run of a moment an outage stopped later has that run."""
+    rows = (schedule.lost.start_s <= at_s) & (at_s < schedule.lost.end_s)
+    columns: list[Any] = [column.copy() for column in schedule[:4]]
+    for column, lost in zip(columns, schedule.lost[1:], strict=True):
+        column[schedule.lost.task[rows]] = lost[rows]
+    return Schedule(*columns)
+
+
 def before(problem: Problem, schedule: Schedule, row: int, at_s: float) -> Truths:
     """Tasks that hold something when it is a task's turn, (tasks,).
 
@@ -1029,6 +1040,7 @@ def explain(problem: Problem, task: str, policy: str = "fgd", *, at_s: float | N
     state = "recorded" if schedule is None else "replayed"
     schedule = recorded(problem) if schedule is None else schedule
     at_s = moment_of(problem, schedule, row) if at_s is None else at_s
+    schedule = standing_at(schedule, at_s)
     is_running = before(problem, schedule, row, at_s)
     settings = settings_for(problem, chosen, power or PowerSettings())
     parts = parts_to_come(problem, schedule, row, is_running, at_s)

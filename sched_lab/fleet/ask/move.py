@@ -33,6 +33,7 @@ from ...online.model import (
 )
 from ...power import Power, cpu_power_milliwatt, gpu_power_milliwatt
 from ..read.kubernetes import CORDON
+from ..read.tables import OUTAGES
 from ..replay.problem import Problem, Schedule, counted_world, is_part, place_running, running_at, with_tasks
 from ..replay.rules import limit_violations
 from .explain import blind_to_watts
@@ -95,7 +96,7 @@ def closed_nodes(problem: Problem) -> frozenset[str]:
     """Names of nodes that somebody has closed to new tasks."""
     if problem.sight is None:
         return frozenset()
-    is_closed = [any(taint.key == CORDON["key"] for taint in taints)
+    is_closed = [any(taint.key in (CORDON["key"], OUTAGES) for taint in taints)
                  for taints in problem.sight.taint_sets]
     return frozenset(str(name) for name, code in zip(
         problem.cluster.name, problem.sight.taint_code, strict=True) if is_closed[code])

@@ -21,6 +21,7 @@ from ..replay.events import replay
 from ..replay.problem import (
     Problem,
     Schedule,
+    closed_at,
     instances_nobody_has,
     is_part,
     limits_of,
@@ -206,7 +207,7 @@ def place_tasks(tables: ClusterTables, new: pd.DataFrame, policy: str | Policy =
 
     Parameters
     ----------
-    tables : the cluster and what is recorded of it
+    tables : the cluster and what is recorded of it; nodes that are closed at the moment get nothing
     new : tasks, if any, with the columns of `TASK_COLUMNS`; their times and places do not count
     policy : a name for `policy_of`, or a policy
     at_s : the moment, seconds; None for the last one of the record
@@ -219,7 +220,7 @@ def place_tasks(tables: ClusterTables, new: pd.DataFrame, policy: str | Policy =
         cluster holds more than there is, or no such policy
     """
     moment = latest_s(tables) if at_s is None else at_s
-    ledger = Ledger().frame()
+    tables, ledger = closed_at(tables, moment), Ledger().frame()
     if len(new):
         alone = with_new(replace(tables, tasks=tables.tasks[:0]), new, moment)
         ledger = problem_of(alone).ledger

@@ -33,9 +33,10 @@ from ...lab.reports import Answer, Report
 from ...online.model import PowerSettings
 from ...online.policies import POLICIES, policy_of
 from ..read.reading import read_files
-from ..read.tables import ClusterTables, read_cluster, sources_of
-from ..replay.problem import Problem, Schedule, as_in_the_past, problem_of, recorded
-from .explain import Explanation, explain
+from ..read.outages import read_cluster_in_time
+from ..read.tables import OUTAGES, ClusterTables, sources_of
+from ..replay.problem import Problem, Schedule, as_in_the_past, closed_at, problem_of, recorded
+from .explain import Explanation, explain, moment_of, row_of_task
 from .mig_nodes import MigPlan, read_mig, recommend_mig
 from .move import GOALS, commands_of, plan_moves, system_of
 from .place import latest_s, place_tasks
@@ -154,7 +155,8 @@ def power_of_files(hardware: Path | None, gpu_power: Path | None) -> PowerSettin
 
 def checksums(cluster: Path, **files: Path | None) -> dict[str, str]:
     """Checksums of all files that an answer depends on."""
-    paths = {"nodes": cluster / "nodes.csv", "tasks": cluster / "tasks.csv", **files}
+    outages = cluster / OUTAGES if (cluster / OUTAGES).exists() else None
+    paths = {"nodes": cluster / "nodes.csv", "tasks": cluster / "tasks.csv", "outages": outages, **files}
     return {name: sha256(path) for name, path in paths.items() if path}
 
 
@@ -207,15 +209,21 @@ def explain_command(task: TaskName, cluster: FolderOrLive = None, policy: Policy
     if cluster is None:
         raise InputError("no cluster is named", mend="give the folder that sched-lab read has written, or --live URL")
     policy = policy or "fgd"
-    tables = read_cluster(cluster)
+    tables = read_cluster_in_time(cluster)
     has_started = tables.tasks["start_s"][tables.tasks["name"] == task].notna().any()
     is_past = has_started if at is None else at < latest_s(tables)
     power = power_of_files(hardware, gpu_power)
     with interpreted(is_small(tables)):
-        problem = problem_of(as_in_the_past(tables) if is_past else tables)
+        tables = as_in_the_past(tables) if is_past else tables
+        problem = problem_of(tables)
         check_task(tables, problem, task)
         schedule = schedule_for(problem, state, policy, power)
-        found = explain(problem, task, policy, at_s=at, schedule=schedule, power=power)
+        at_s = at
+        if tables.outages is not None:
+            row = row_of_task(problem, task)
+            at_s = moment_of(problem, schedule or recorded(problem), row) if at is None else at
+            problem = problem_of(closed_at(tables, at_s))
+        found = explain(problem, task, policy, at_s=at_s, schedule=schedule, power=power)
         if out is not None:
             asked = {"task": task, "policy": policy, "at": at, "state": state,
                      "files": checksums(cluster, gpu_power=gpu_power, hardware=hardware),
@@ -247,7 +255,7 @@ def place_command(cluster: Cluster, out: PlacementsFolder, tasks: NewTasks = Non
     Example: sched-lab place mycluster --tasks next.csv --policy pwr-fgd:0.1 --out placements
     """
     policy_of(policy)
-    tables = read_cluster(cluster)
+    tables = read_cluster_in_time(cluster)
     power = power_of_files(hardware, gpu_power)
     new = {f"new {number}": Path(path) for number, path in enumerate(tasks or ())}
     asked = {"policy": policy, "at": at, "seed": seed, "sched_lab": __version__,
@@ -284,10 +292,11 @@ def move_command(cluster: Cluster, out: PlanFolder, at: Now = None, moves: Moves
 
     Example: sched-lab move mycluster --moves 5 --for gpus --out plan
     """
-    tables = read_cluster(cluster)
+    tables = read_cluster_in_time(cluster)
     power = power_of_files(hardware, gpu_power)
     with interpreted(is_small(tables, 100)):
-        problem = problem_of(tables)
+        at_s = latest_s(tables) if at is None else at
+        problem = problem_of(closed_at(tables, at_s))
         schedule = recorded(problem)
     if not (schedule.node >= 0).any():
         raise nothing_recorded("give the nodes and the starts of tasks that run")
@@ -295,7 +304,6 @@ def move_command(cluster: Cluster, out: PlanFolder, at: Now = None, moves: Moves
              "files": checksums(cluster, gpu_power=gpu_power, hardware=hardware)}
 
     def compute() -> Report:
-        at_s = latest_s(tables) if at is None else at
         plan = plan_moves(problem, schedule, at_s, moves=moves, goal=goal, power=power)
         lines = commands_of(plan, system_of(tables.about))
         return replace(plan.report(), texts={"commands.sh": "".join(f"{line}\n" for line in lines)})

@@ -38,6 +38,7 @@ from ..read.objects import OPERATORS, Rule, meets
 from ..read.tables import (
     BY_DRIVER,
     MOST_PER_NODE,
+    OUTAGES,
     PART_BY_TIME,
     WAITING,
     ClusterTables,
@@ -447,8 +448,8 @@ class Taint(NamedTuple):
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """Whether a toleration covers a taint."""
-    if toleration.effect not in ("", taint.effect) or toleration.key not in ("", taint.key):
+    """Whether a toleration covers a taint; none covers an outage (`closed_at`)."""
+    if taint.key == OUTAGES or toleration.effect not in ("", taint.effect) or toleration.key not in ("", taint.key):
         return False
     if toleration.operator == "Exists":
         return True
@@ -642,6 +643,18 @@ def as_in_the_past(tables: ClusterTables) -> ClusterTables:
     lines = pd.concat([tables.ledger, ledger.frame()], ignore_index=True)
     return replace(tables, nodes=tables.nodes.assign(taints=open_taints),
                    ledger=lines.astype(tables.ledger.dtypes))
+
+
+def closed_at(tables: ClusterTables, at_s: float) -> ClusterTables:
+    """The tables as of a moment: nodes that are closed then have a taint that says so, and there are no other outages."""
+    if tables.outages is None:
+        return tables
+    lasts = tables.outages[(tables.outages["start"] <= at_s) & ~(tables.outages["end"] <= at_s)]
+    kind = dict(lasts.sort_values("kind", ascending=False, kind="stable")[["node", "kind"]].to_numpy().tolist())  # down wins
+    taints = [json.dumps([*(json_of(text, list) or ()), {"key": OUTAGES, "value": kind[name], "effect": "NoSchedule"}])
+              if name in kind else text
+              for name, text in zip(tables.nodes["name"], tables.nodes["taints"], strict=True)]
+    return replace(tables, nodes=tables.nodes.assign(taints=taints).astype(tables.nodes.dtypes), outages=None)
 
 
 NOWHERE = "nowhere"  # a list of groups that has none of them
