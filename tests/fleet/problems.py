@@ -5,6 +5,7 @@ import numpy as np
 import pandas as pd
 
 from sched_lab.cluster import Cluster, toy_cluster
+from sched_lab.fleet.replay.outages import Outages
 from sched_lab.fleet.replay.problem import Problem
 from sched_lab.traces import Tasks, toy_tasks
 
@@ -61,3 +62,10 @@ def timed(rows, **more) -> Problem:
 def in_jobs(job, rows, **more) -> Problem:
     """Tasks that are parts of these jobs."""
     return timed(rows, job=np.array(job), **more)
+
+
+def outages_at(*rows) -> Outages:
+    """Outages of node, from, until, whether down, whether what it stops waits again; in order."""
+    node, from_s, until_s, is_down, requeues = zip(*sorted(rows, key=lambda row: row[1]), strict=True)
+    return Outages(np.array(node), np.array(from_s, float), np.array(until_s, float), np.array(is_down, bool),
+                   np.array(requeues, bool))

@@ -12,12 +12,13 @@ from sched_lab.fleet.replay import report
 from sched_lab.fleet.replay.compare import Question, compare
 from sched_lab.fleet.replay.events import COMPARED, replay
 from sched_lab.fleet.replay.fidelity import FIDELITY, record_of, room_while_waiting
-from sched_lab.fleet.replay.problem import Problem, Schedule
+from sched_lab.fleet.replay.outages import NO_OUTAGES
+from sched_lab.fleet.replay.problem import Problem, Schedule, with_lost
 from sched_lab.fleet.replay.report import Reading, fidelity_sentence, is_believed, page_of, title_of
 from sched_lab.fleet.replay.slurm import SlurmQueue
 from sched_lab.traces import admits
 from tests.command_line import assert_refused, call
-from tests.fleet.problems import problem_like, random_problem, tasks_like, texts, timed
+from tests.fleet.problems import outages_at, problem_like, random_problem, tasks_like, texts, timed
 
 pytestmark = pytest.mark.usefixtures("python_itself")
 
@@ -119,8 +120,11 @@ def test_waits_beside_the_record_by_size_and_queue():
 
 
 def room_by_hand(problem: Problem, schedule: Schedule) -> tuple[float, float]:
-    """Recount hours of waiting, and those with room, moment by moment."""
-    moments = np.unique(np.concatenate([problem.submit_s, schedule.start_s, schedule.end_s]))
+    """Recount hours of waiting, and those with room on an open node, moment by moment, of each run."""
+    closed = [row[:3] for row in zip(*(problem.outages or NO_OUTAGES), strict=True)]
+    problem, schedule, _ = with_lost(problem, schedule)
+    moments = np.unique(np.concatenate([problem.submit_s, schedule.start_s, schedule.end_s,
+                                        *(row[1:] for row in closed)]))
     moments = moments[np.isfinite(moments)]
     tasks, cluster = problem.tasks, problem.cluster
     waited = with_room = 0.0
@@ -140,13 +144,16 @@ def room_by_hand(problem: Problem, schedule: Schedule) -> tuple[float, float]:
                 cpu[node] >= tasks.cpu_milli[job] and memory[node] >= tasks.memory_mib[job]
                 and (tasks.num_gpus[job] == 0 or admits(tasks.gpu_spec[job], cluster.gpu_model[node]))
                 and sum(gpu[node] >= max(1, tasks.gpu_milli[job])) >= tasks.num_gpus[job]
+                and not any(node == one and since <= begin < until for one, since, until in closed)
                 for node in range(len(cluster)))
     return waited / 3600, with_room / 3600
 
 
 @pytest.mark.parametrize("rule", ["none", "first-fit"])
-def test_room_while_jobs_wait_is_counted_as_by_hand(rule):
-    problem = random_problem(7, 30)
+@pytest.mark.parametrize("outages", [None, outages_at(
+    (0, 600, np.inf, False, True), (1, 900, 2500, True, True), (1, 2000, 3000, False, True))])
+def test_room_while_jobs_wait_is_counted_as_by_hand(rule, outages):
+    problem = replace(random_problem(7, 30), outages=outages)
     schedule = replay(problem, "random", backfill=rule)
     counted = room_while_waiting(problem, schedule)
     assert counted == pytest.approx(room_by_hand(problem, schedule)) and counted[0] > 1

@@ -25,25 +25,18 @@ from sched_lab.fleet.read.tables import (
 )
 from sched_lab.fleet.replay.compare import Question, curve_over
 from sched_lab.fleet.replay.events import COMPARED, replay
-from sched_lab.fleet.replay.outages import NO_OUTAGES, Outages
+from sched_lab.fleet.replay.outages import NO_OUTAGES
 from sched_lab.fleet.replay.problem import Problem, Schedule, closed_at, problem_of, with_lost
 from sched_lab.fleet.replay.rules import check_schedule
 from sched_lab.fleet.replay.what_if import changed as what_if
 from sched_lab.lab.frames import InputError
 from sched_lab.online.model import PowerSettings
 from tests.fleet.plain_replay import replay_plain
-from tests.fleet.problems import in_jobs, texts, timed
+from tests.fleet.problems import in_jobs, outages_at, random_problem, texts, timed
 from tests.fleet.test_events import APART_S, LISTS, SOME, assert_equal, case, changed, idle_w, problems
 from tests.fleet.test_slurm_queue import AT_ONCE
 
 pytestmark = pytest.mark.usefixtures("python_itself")
-
-
-def outages_at(*rows) -> Outages:
-    """Outages of node, from, until, whether down, whether what it stops waits again; in order."""
-    node, from_s, until_s, is_down, requeues = zip(*sorted(rows, key=lambda row: row[1]), strict=True)
-    return Outages(np.array(node), np.array(from_s, float), np.array(until_s, float), np.array(is_down, bool),
-                   np.array(requeues, bool))
 
 
 @st.composite
@@ -157,6 +150,22 @@ def test_a_node_that_is_down_draws_nothing_and_one_that_is_drained_idles():
     assert curve["eopc_w"].iloc[1] == 50 and curve["closed_gpu"].tolist() == pytest.approx([0.2, 1])
 
 
+def test_what_is_free_is_stranded_or_idle_of_open_nodes_alone():
+    """Each node is closed until its moment, or from then on: what is stranded in the two, and idle, adds up."""
+    problem = random_problem(5)
+    schedule, edges_s, tariff = replay(problem), np.linspace(0, 4000, 9), tariff_of("", "", None, (0, 4000))
+    moments_s = np.random.default_rng(1).integers(500, 3500, len(problem.cluster)).tolist()
+    until = outages_at(*((node, 0, at_s, node % 2, True) for node, at_s in enumerate(moments_s)))
+    since = outages_at(*((node, at_s, np.inf, node % 2, True) for node, at_s in enumerate(moments_s)))
+    curves = [curve_over(replace(problem, outages=outages), schedule, Question(), edges_s, tariff)
+              for outages in (None, until, since)]
+    whole, early, late = (curve[["stranded_gpu", "idle_gpu"]].to_numpy() for curve in curves)
+    assert early + late == pytest.approx(whole, abs=1e-9) and (early[:, 0] * late[:, 0]).max() > 0.01
+    for curve in curves[1:]:
+        gpus = curve[["allocated_gpu", "stranded_gpu", "idle_gpu", "closed_gpu"]].sum(axis=1)
+        assert gpus.to_numpy() == pytest.approx(problem.cluster.num_gpus.sum())
+
+
 NODES = "name,gpu_model,num_gpus,cpu_milli,memory_mib,gpu_memory_mib,labels\na,T4,2,8000,8192,,\nb,T4,1,8000,8192,,\n"
 EVENTS = """Cluster|NodeName|TimeStart|TimeEnd|State|Reason|User|
 c|b|2024-01-01T00:10:00|2024-01-01T00:20:00|DOWN*|Not responding|slurm(1)|
@@ -243,7 +252,7 @@ def test_copies_of_a_node_are_closed_when_it_is(tmp_path):
 
 
 def asked_of(*words) -> str:
-    """What a command prints."""
+    """Words that a command prints."""
     said = CliRunner().invoke(app, [str(word) for word in words])
     assert said.exit_code in (0, 1) and "error" not in said.output, said.output
     return said.output
@@ -252,11 +261,12 @@ def asked_of(*words) -> str:
 @pytest.mark.parametrize(("from_s", "until_s", "kind", "is_closed"), [
     (3000, "", "drain", True), (4000, 5000, "down", True), (3000, 4000, "down", False), (4001, 5000, "drain", False)])
 def test_a_node_that_is_closed_at_the_moment_gets_nothing_new(from_s, until_s, kind, is_closed, tmp_path):
-    """The GPUs of a are in use since 4000 s, the last moment of the record, and t3, which comes then, tolerates all taints."""
+    """The GPUs of a are in use since 4000 s, the last moment of the record, and t3, which comes then, tolerates all."""
     folder = cluster_in(tmp_path / "one", f"node,start,end,kind\nb,{from_s},{until_s},{kind}\n")
     tables = read_cluster_in_time(folder)
     rows = pd.DataFrame({"name": ["t2", "t3"], "submit_s": [3700, 4000], "start_s": [4000, None], "num_gpus": [2, 1],
-                         "gpu_milli": 1000, "node": ["a", ""], "constraints": '{"tolerations": [{"operator": "Exists"}]}'})
+                         "gpu_milli": 1000, "node": ["a", ""],
+                         "constraints": '{"tolerations": [{"operator": "Exists"}]}'})
     tasks = pd.concat([frame.astype(object) for frame in (tables.tasks, with_columns(rows, TASK_COLUMNS))])
     tables = replace(tables, tasks=with_columns(tasks, TASK_COLUMNS))
     write_tables(tables, folder)

@@ -15,13 +15,14 @@ import numpy as np
 import pandas as pd
 
 from ...cluster import WHOLE_GPU_MILLI, empty_state
-from ...lab.arrays import Floats, Texts, Truths
+from ...lab.arrays import Floats, Integers, Texts, Truths
 from ...lab.frames import InputError, advice_on
 from ...lab.jit import interpreted
 from ...lab.sweeps import sweep
 from ...bill import Tariff, tariff_of
 from ...meter import amounts_in, coarser, with_edges
 from ...online.inflation import failures_frame
+from ...online.joint import stranded_milli, usual_ratio
 from ...online.model import Placements, PowerSettings
 from ...online.policies import POLICIES, policy_of
 from ...power import cpu_power_milliwatt, gpu_power_milliwatt
@@ -343,6 +344,8 @@ def idle_watts(problem: Problem, power: PowerSettings) -> tuple[Floats, Floats]:
 def with_closed(problem: Problem, schedule: Schedule, asked: Question, fine: pd.DataFrame) -> pd.DataFrame:
     """A curve in which nodes that are down draw nothing, with `closed_gpu`: GPUs of closed nodes that nobody holds.
 
+    These are then neither stranded nor idle.
+
     Parameters
     ----------
     problem, schedule, asked : as `curve_over`
@@ -359,20 +362,45 @@ def with_closed(problem: Problem, schedule: Schedule, asked: Question, fine: pd.
         fine[name] -= off_w
         saved_w += off_w
     fine["eopc_w"] -= saved_w
-    by_node = np.argsort(schedule.node, kind="stable")
-    first = np.searchsorted(schedule.node[by_node], np.arange(len(problem.cluster) + 1))
-    held = [(np.zeros(0), np.zeros(0), np.zeros(0))]
-    for node, from_s, until_s in zip(*closed[:3], strict=True):
-        rows = by_node[first[node]:first[node + 1]]
-        begin_s, end_s = np.maximum(schedule.start_s[rows], from_s), np.minimum(schedule.end_s[rows], until_s)
-        lasts = end_s > begin_s
-        held.append((begin_s[lasts], end_s[lasts], problem.tasks.gpu_demand_milli[rows[lasts]] / WHOLE_GPU_MILLI))
-    begin_s, end_s, gpus = (np.concatenate(column) for column in zip(*held, strict=True))
-    fine["closed_gpu"] = mean_over(closed.from_s, closed.until_s, problem.cluster.num_gpus[closed.node].astype(float),
-                                   edges_s) - mean_over(begin_s, end_s, gpus, edges_s)
+    from_s, until_s, free_milli, stranded = free_when_closed(problem, schedule, asked.power, closed)
+    fine["closed_gpu"], of_no_use = (mean_over(from_s, until_s, milli / WHOLE_GPU_MILLI, edges_s)
+                                     for milli in (free_milli, stranded))
+    fine["stranded_gpu"] = np.maximum(0.0, fine["stranded_gpu"] - of_no_use)
+    fine["idle_gpu"] = np.maximum(0.0, fine["idle_gpu"] - (fine["closed_gpu"] - of_no_use))
     if np.isfinite(asked.asleep_after_s):
         fine["asleep_w"] -= asleep_off(problem, schedule, asked, down, edges_s)
     return fine
+
+
+def free_when_closed(problem: Problem, schedule: Schedule, power: PowerSettings,
+                     closed: Outages) -> tuple[Floats, Floats, Integers, Integers]:
+    """Spans in which as much of a closed node is free: from when, until when, milli-GPU, and how much of it is stranded.
+
+    Parameters
+    ----------
+    problem, schedule, power : as `measure`, each run as a task
+    closed : spans in which nodes are closed, each moment of a node once
+    """
+    tasks, cluster = problem.tasks, problem.cluster
+    asks = np.column_stack([tasks.gpu_demand_milli, tasks.cpu_milli])
+    by_node = np.argsort(schedule.node, kind="stable")
+    first = np.searchsorted(schedule.node[by_node], np.arange(len(cluster) + 1))
+    spans, free = [np.zeros((0, 2))], [np.zeros((0, 2), np.int64)]
+    for node, from_s, until_s in zip(*closed[:3], strict=True):
+        rows = by_node[first[node]:first[node + 1]]
+        rows = rows[(schedule.end_s[rows] > from_s) & (schedule.start_s[rows] < until_s)]
+        at_s = np.clip(np.concatenate([[from_s], schedule.start_s[rows], schedule.end_s[rows], [until_s]]), from_s, until_s)
+        order = np.argsort(at_s, kind="stable")
+        whole = [WHOLE_GPU_MILLI * cluster.num_gpus[node], min(cluster.cpu_milli[node], 10**9)]
+        spans.append(np.column_stack([at_s[order[:-1]], at_s[order[1:]]]))
+        free.append(np.cumsum(np.vstack([[whole], -asks[rows], asks[rows]])[order[:-1]], axis=0))
+    from_s, until_s = np.concatenate(spans).T
+    gpu_milli, cpu_milli = np.maximum(0, np.concatenate(free)).T
+    with interpreted(True):  # a few moments of each
+        ratio = usual_ratio(world_of_problem(problem, power)[0].target)
+        stranded = np.array([stranded_milli(ratio, *left) for left in zip(cpu_milli.tolist(), gpu_milli.tolist(),
+                                                                           strict=True)], np.int64)
+    return from_s, until_s, gpu_milli, stranded
 
 
 def asleep_off(problem: Problem, schedule: Schedule, asked: Question, down: Outages, edges_s: Floats) -> Floats:

@@ -15,6 +15,7 @@ from ...cluster import empty_state
 from ...lab.arrays import Floats, Integers, Texts
 from ...traces import admits
 from .bounds import demand_over
+from .outages import NO_OUTAGES, apart
 from .problem import Problem, Schedule, is_part, with_lost
 
 __all__ = ['record_of', 'gpus_over', 'fidelity_of', 'room_while_waiting']
@@ -106,7 +107,7 @@ def fidelity_of(recorded: tuple[Floats, Floats], replays: Mapping[tuple[str, str
 
 
 class Held(NamedTuple):
-    """What is free on nodes after each start or end, in the order of time.
+    """What is free on nodes after each start or end, in the order of time; on closed ones less than nothing.
 
     Parameters
     ----------
@@ -124,24 +125,25 @@ class Held(NamedTuple):
 
 
 def free_after(problem: Problem, schedule: Schedule) -> Held:
-    """What nodes have free after each start or end of a schedule."""
-    ran = np.flatnonzero(schedule.node >= 0)
-    task = np.tile(ran, 2)
-    at_s = np.concatenate([schedule.start_s[ran], schedule.end_s[ran]])
-    sign = np.repeat([1, -1], len(ran))
+    """What nodes have free after each start or end of a schedule, or of an outage."""
+    ran, tasks, empty = np.flatnonzero(schedule.node >= 0), problem.tasks, empty_state(problem.cluster)
+    closed = apart(problem.outages or NO_OUTAGES)
+    gpus = np.arange(empty.gpu_left_milli.shape[1])
+    asks = np.column_stack([tasks.cpu_milli, tasks.memory_mib,
+                            (schedule.gpu_mask[:, None] >> gpus & 1) * tasks.gpu_milli[:, None]])[ran]
+    full = np.zeros((len(closed.node), asks.shape[1]), np.int64)  # nothing fits on a closed node
+    full[:, 0] = empty.cpu_left_milli[closed.node] + 1
+    held = np.tile(np.vstack([asks, full]), (2, 1))
+    node = np.tile(np.append(schedule.node[ran], closed.node), 2)
+    at_s = np.concatenate([schedule.start_s[ran], closed.from_s, schedule.end_s[ran], closed.until_s])
+    sign = np.repeat([1, -1], len(node) // 2)
     order = np.lexsort((sign, at_s))
     order = order[np.isfinite(at_s[order])]
-    task, at_s, sign = task[order], at_s[order], sign[order]
-    node = schedule.node[task]
+    held, at_s, sign, node = held[order], at_s[order], sign[order], node[order]
     by_node = np.argsort(node, kind="stable")
     is_first = np.diff(node[by_node], prepend=-1) > 0
     before = np.full(len(node), -1)
     before[by_node] = np.where(is_first, -1, np.append(-1, by_node[:-1]))
-    empty = empty_state(problem.cluster)
-    gpus = np.arange(empty.gpu_left_milli.shape[1])
-    tasks = problem.tasks
-    held = np.column_stack([tasks.cpu_milli[task], tasks.memory_mib[task],
-                            (schedule.gpu_mask[task, None] >> gpus & 1) * tasks.gpu_milli[task, None]])
     summed = np.cumsum((sign[:, None] * held)[by_node], axis=0)
     begins = np.flatnonzero(is_first)
     of_others = np.vstack([np.zeros((1, held.shape[1]), np.int64), summed])[begins]
@@ -164,6 +166,7 @@ def room_while_waiting(problem: Problem, schedule: Schedule) -> tuple[float, flo
     problem : its tasks; not counted are parts of larger jobs, and those with a limit on nodes or instances
     schedule : where, when and on which GPUs each ran
     """
+    problem, schedule, _ = with_lost(problem, schedule)
     tasks, cluster = problem.tasks, problem.cluster
     waits = (schedule.node >= 0) & (schedule.start_s > problem.submit_s) & ~is_part(problem)
     if problem.most_per_node is not None:
