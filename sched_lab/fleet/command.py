@@ -78,7 +78,7 @@ from .replay.compare import (
     labels_of,
 )
 from .replay.events import BACKFILLS, RULES
-from .replay.slurm import OWN_NODES, SlurmQueue, read_slurm_queue
+from .replay.slurm import OWN_NODES, SlurmQueue, read_slurm_queue, requeues_in
 from .replay.worth import OBJECTIVES, with_worth
 from .replay.problem import (
     Problem,
@@ -340,12 +340,18 @@ def warn_of_comparison(comparison: Comparison) -> None:
                        "sched-lab check", err=True)
 
 
-def problem_in(cluster: Path, what_if: Mapping[str, Any], seed: int) -> tuple[
+def problem_in(cluster: Path, what_if: Mapping[str, Any], seed: int, slurm_config: Path | None = None) -> tuple[
         Problem, dict[str, str]]:
-    """Read a cluster, change it, and make a problem of it; return checksums of its files, too."""
+    """Read a cluster, change it, and make a problem of it; return checksums of its files, too.
+
+    By `JobRequeue=0` of a `slurm.conf` what an outage stops ends there, unless outages.csv says that it waits again.
+    """
     tables = read_cluster_in_time(cluster)
     files = {name: dump_file(cluster / name).sha256 for name in (*CLUSTER_FILES, CLUSTER_RECORD, OUTAGES)
              if (cluster / name).exists()}
+    if slurm_config and tables.outages is not None and not requeues_in(slurm_config):
+        tables = replace(tables, outages=tables.outages.replace({"requeue": {"": "no"}}))
+        files["slurm.conf"] = dump_file(slurm_config).sha256
     if what_if:
         from .replay.what_if import changed
 
@@ -551,7 +557,7 @@ def replay_command(cluster: ClusterOrJournal, out: AnswerFolder, policies: Polic
                   np.inf if asleep_after is None else 60 * asleep_after, asleep_watts, price,
                   carbon, against, said.get("power_cap_w"),
                   read_slurm_queue(slurm_config) if slurm_config else SlurmQueue(), fit, rules)
-    problem, files = problem_in(cluster, said, seed)
+    problem, files = problem_in(cluster, said, seed, slurm_config)
     told = {"cluster": files, "policies": names, "backfill": backfill, "at": at,
             "asleep_after": asleep_after, "asleep_watts": asleep_watts, "price": sum_of(price), "carbon": sum_of(carbon),
             "what_if": said, "power": settings._asdict(), "against": against, "seed": seed,

@@ -13,6 +13,7 @@ from sched_lab.bill import tariff_of
 from sched_lab.cli import app
 from sched_lab.fleet.ask.explain import explain
 from sched_lab.fleet.ask.move import closed_nodes
+from sched_lab.fleet.command import problem_in
 from sched_lab.fleet.read.check import check_cluster
 from sched_lab.fleet.read.outages import read_cluster_in_time, with_outages
 from sched_lab.fleet.read.tables import (
@@ -282,3 +283,14 @@ def test_an_explanation_knows_runs_that_were_stopped_later():
     problem = timed(ROWS, outages=outages_at((1, 3, 8, True, True)))
     schedule = replay(problem)
     assert [explain(problem, "t2", at_s=at_s, schedule=schedule).about["running"] for at_s in (2, 5, 9)] == [2, 1, 2]
+
+
+def test_by_slurm_conf_what_a_node_stops_ends_unless_the_table_says_otherwise(tmp_path):
+    folder = cluster_in(tmp_path / "one", "node,start,end,kind,requeue\na,600,900,down,yes\nb,600,900,down,\n")
+    files = {}
+    for value in ("0", "1"):
+        config = tmp_path / f"{value}.conf"
+        config.write_text(f"ClusterName=c\nJobRequeue={value}\n")
+        problem, files[value] = problem_in(folder, {}, 0, config)
+        assert problem.outages.requeues.tolist() == [True, value == "1"]
+    assert files["0"] != files["1"] == problem_in(folder, {}, 0)[1]  # an answer is of its files

@@ -852,7 +852,7 @@ def compared(problem: Problem, asked: Question, names: Sequence[str], lacking: S
         about["assumptions"].append(
             "a drained node starts nothing and lets go on what runs; rules that book ahead know of drains. A node that "
             "is down stops what runs and draws nothing, and nobody knows ahead when or for how long; what is stopped "
-            "begins anew, in its old place in the queue, or ends if outages.csv says requeue = no")
+            "begins anew, in its old place in the queue, or ends if outages.csv says requeue = no, or slurm.conf JobRequeue=0")
     if len(fidelity) and fidelity["misfit"].iloc[0] > 1:
         about["missing"] = missing_of(problem, asked, outcomes, next(
             one for cell, one in schedules.items() if cell[0] != RECORDED))

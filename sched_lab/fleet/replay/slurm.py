@@ -179,6 +179,12 @@ def read_slurm_queue(path: str | Path) -> SlurmQueue:
         unmodelled=unmodelled_in(settings, lines))
 
 
+def requeues_in(path: str | Path) -> bool:
+    """Whether a job that a node stops waits again (`JobRequeue`, 1 if it is not set); the file as `read_slurm_queue`."""
+    settings, _ = settings_in(Source(str(path), read_input(path).content).text())
+    return settings.get("jobrequeue", "1") != "0"
+
+
 @by_reference
 class Order(NamedTuple):
     """What orders jobs.
