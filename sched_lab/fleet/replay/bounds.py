@@ -15,6 +15,7 @@ from ...lab.jit import interpreted, njit
 from ...online.model import PowerSettings
 from ...power import Power, cpu_power_milliwatt, gpu_power_milliwatt
 from ...traces import admits
+from .outages import steps_over
 from .problem import Problem, Schedule, of_jobs, power_of_problem
 
 __all__ = ['energy_bounds', 'floors_of', 'wait_bound']
@@ -92,12 +93,8 @@ def demand_over(schedule: Schedule, amount: Integers,
                 horizon: tuple[float, float]) -> tuple[Floats, Floats]:
     """Demand of running tasks as steps: how long each lasts, and how much it is."""
     ran = schedule.node >= 0
-    begin = np.clip(schedule.start_s[ran], *horizon)
-    end = np.clip(schedule.end_s[ran], *horizon)
-    times = np.concatenate([[horizon[0]], begin, end, [horizon[1]]])
-    change = np.concatenate([[0], amount[ran], -amount[ran], [0]])
-    order = np.argsort(times, kind="stable")
-    return np.diff(times[order]), np.cumsum(change[order])[:-1].astype(float)
+    times_s, level = steps_over(schedule.start_s[ran], schedule.end_s[ran], amount[ran], horizon)
+    return np.diff(times_s), level
 
 
 def energy_bounds(problem: Problem, schedule: Schedule, floors: Floors,

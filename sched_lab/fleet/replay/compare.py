@@ -353,7 +353,7 @@ def with_closed(problem: Problem, schedule: Schedule, asked: Question, fine: pd.
     """
     assert problem.outages is not None, "there are outages"
     edges_s = np.append(fine["start_s"].to_numpy(), fine["end_s"].iloc[-1])
-    down, closed = apart(problem.outages.of(problem.outages.is_down)), apart(problem.outages)
+    down, closed = apart(problem.outages.down), apart(problem.outages)
     problem, schedule, _ = with_lost(problem, schedule)
     fine = fine.copy()
     saved_w = np.zeros(len(fine))
@@ -759,7 +759,7 @@ def energies_of(problem: Problem, outcome: Outcome, floors: Floors | None,
         return np.nan, np.nan
     awake, asleep = energy_bounds(problem, outcome.schedule, floors, horizon)
     if problem.outages is not None:
-        down, edges_s = apart(problem.outages.of(problem.outages.is_down)), np.array(horizon)
+        down, edges_s = apart(problem.outages.down), np.array(horizon)
         idle_w = np.sum(idle_watts(problem, power), axis=0)[down.node]
         off_kwh = float(mean_over(down.from_s, down.until_s, idle_w, edges_s)[0]) * float(np.diff(edges_s)[0]) / 3.6e6
         awake, asleep = max(0.0, awake - off_kwh), max(0.0, asleep - off_kwh)
@@ -866,8 +866,7 @@ def closed_hours(problem: Problem, horizon: tuple[float, float]) -> dict[str, fl
     edges_s = np.array(horizon)
     return {name: float(mean_over(some.from_s, some.until_s, np.ones(len(some.node)), edges_s)[0]
                         * (horizon[1] - horizon[0]) / 3600)
-            for name, some in (("all", apart(problem.outages)),
-                               ("down", apart(problem.outages.of(problem.outages.is_down))))}
+            for name, some in (("all", apart(problem.outages)), ("down", apart(problem.outages.down)))}
 
 
 def missing_of(problem: Problem, asked: Question, outcomes: Mapping[str, Outcome],

@@ -11,11 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from ...cluster import empty_state
+from ...cluster import WHOLE_GPU_MILLI, empty_state
 from ...lab.arrays import Floats, Integers, Texts
 from ...traces import admits
-from .bounds import demand_over
-from .outages import NO_OUTAGES, apart
+from .outages import NO_OUTAGES, apart, mean_over
 from .problem import Problem, Schedule, is_part, with_lost
 
 __all__ = ['record_of', 'gpus_over', 'fidelity_of', 'room_while_waiting']
@@ -51,12 +50,9 @@ def gpus_over(problem: Problem, schedule: Schedule, edges_s: Floats) -> Floats:
     edges_s : (bins + 1,) ascending
     """
     problem, schedule, _ = with_lost(problem, schedule)
-    span = float(edges_s[0]), float(edges_s[-1])
-    length_s, milli = demand_over(schedule, problem.tasks.gpu_demand_milli, span)
-    at_s = span[0] + np.append(0.0, np.cumsum(length_s))
-    whole = np.append(0.0, np.cumsum(length_s * milli)) / 1000
-    means: Floats = np.diff(np.interp(edges_s, at_s, whole)) / np.diff(edges_s)
-    return means
+    ran = schedule.node >= 0
+    milli = problem.tasks.gpu_demand_milli[ran]
+    return mean_over(schedule.start_s[ran], schedule.end_s[ran], milli, edges_s) / WHOLE_GPU_MILLI
 
 
 def fidelity_of(recorded: tuple[Floats, Floats], replays: Mapping[tuple[str, str], tuple[Floats, Floats]],

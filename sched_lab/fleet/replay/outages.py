@@ -10,6 +10,7 @@ import numpy as np
 
 from ...lab.arrays import Floats, Integers, Truths
 from ...lab.jit import by_reference
+from .intervals import busy_periods
 
 __all__ = ['Outages', 'Lost']
 
@@ -34,6 +35,11 @@ class Outages(NamedTuple):
     def of(self, rows: Integers | Truths) -> Outages:
         """Some of them."""
         return Outages(self.node[rows], self.from_s[rows], self.until_s[rows], self.is_down[rows], self.requeues[rows])
+
+    @property
+    def down(self) -> Outages:
+        """Those for which a node is down."""
+        return self.of(self.is_down)
 
     def on(self, rows: Integers) -> Outages:
         """Those of the nodes of another cluster, of which each is a copy of a row of this one."""
@@ -103,32 +109,34 @@ def closings_of(outages: Outages, at_s: float | None) -> Closings:
     return Closings(moment_s[order], both[0], change, both[3], both[4])
 
 
-def mean_over(from_s: Floats, until_s: Floats, amount: Floats, edges_s: Floats) -> Floats:
-    """Mean between edges of a sum of amounts that last for a while each, (bins,).
+def steps_over(from_s: Floats, until_s: Floats, amount: Floats | Integers,
+               edges_s: Floats | tuple[float, float]) -> tuple[Floats, Floats]:
+    """Sum of amounts that last for a while each, between the first edge and the last: ends of its steps, and their heights.
 
     Parameters
     ----------
     from_s, until_s, amount : (spans,)
-    edges_s : (bins + 1,) ascending
+    edges_s : ascending
     """
     begin_s, end_s = (np.clip(times, edges_s[0], edges_s[-1]) for times in (from_s, until_s))
-    times_s = np.concatenate([edges_s[:1], begin_s, end_s, edges_s[-1:]])
+    times_s = np.concatenate([[edges_s[0]], begin_s, end_s, [edges_s[-1]]])
     order = np.argsort(times_s, kind="stable")
-    level = np.cumsum(np.concatenate([[0.0], amount, -amount, [0.0]])[order])
-    whole = np.append(0.0, np.cumsum(level[:-1] * np.diff(times_s[order])))
-    means: Floats = np.diff(np.interp(edges_s, times_s[order], whole)) / np.diff(edges_s)
+    return times_s[order], np.cumsum(np.concatenate([[0], amount, -amount, [0]])[order])[:-1].astype(float)
+
+
+def mean_over(from_s: Floats, until_s: Floats, amount: Floats | Integers, edges_s: Floats) -> Floats:
+    """Mean of the same between edges, (bins,)."""
+    times_s, level = steps_over(from_s, until_s, amount, edges_s)
+    whole = np.append(0.0, np.cumsum(level * np.diff(times_s)))
+    means: Floats = np.diff(np.interp(edges_s, times_s, whole)) / np.diff(edges_s)
     return means
 
 
 def apart(outages: Outages) -> Outages:
     """Spans in which nodes are closed, each moment of a node once."""
-    spans: list[tuple[int, float, float]] = []
-    for one in np.lexsort((outages.from_s, outages.node)).tolist():
-        node, from_s, until_s = int(outages.node[one]), float(outages.from_s[one]), float(outages.until_s[one])
-        if spans and spans[-1][0] == node and from_s <= spans[-1][2]:
-            spans[-1] = node, spans[-1][1], max(until_s, spans[-1][2])
-        else:
-            spans.append((node, from_s, until_s))
-    nothing = np.zeros(len(spans), bool)
-    return Outages(np.array([span[0] for span in spans], np.int64), np.array([span[1] for span in spans], float),
-                   np.array([span[2] for span in spans], float), nothing, nothing)
+    nodes = np.unique(outages.node)
+    spans = [busy_periods(*(times[outages.node == node] for times in outages[1:3])) for node in nodes]
+    from_s, until_s = np.concatenate([np.zeros((2, 0)), *spans], axis=1)
+    node = np.repeat(nodes, np.array([len(begins) for begins, _ in spans], np.int64))
+    nothing = np.zeros(len(node), bool)
+    return Outages(node, from_s, until_s, nothing, nothing)
