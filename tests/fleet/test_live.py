@@ -26,6 +26,7 @@ from sched_lab.fleet.live.core import (
     Share,
     left_on,
 )
+from sched_lab.fleet.live.state import explain_standing
 from sched_lab.lab.frames import InputError
 from sched_lab.lab.jit import interpreted, runs_interpreted
 from sched_lab.online.inflation import inflate, sample_arrivals
@@ -362,6 +363,46 @@ def test_a_list_that_cannot_be_right_is_unknown():
     live = cluster_with(A, events=(PodSeen(pod("p", (1, 1000, "5"), node="a")),
                                    PodSeen(pod("q", (1, 1000, "0-1"), node="a"))))
     assert live.gauges()["used_gpu_milli"] == 2000 and live.violations() == []
+
+
+def test_a_closed_gpu_is_no_capacity_and_a_pod_that_stays_on_it_does_not_close_its_node():
+    ill = replace(B, closed_gpus="1-2-7")
+    live = cluster_with(ill, events=tuple(PodSeen(pod(name, share, node="b")) for name, share in (
+        ("p", (1, 600, "1")), ("q", (1, 1000, "0")))))
+    amounts = live.gauges()
+    assert [amounts[name] for name in ("gpus", "closed_gpus", "used_gpu_milli")] == [2, 2, 1000]
+    assert live.apply(asked(pod("r", (1, 400)))).gpu_list == "3"
+    assert live.gauges()["used_gpu_milli"] == 1400 and live.apply(asked(pod("s", (1, 1000)))).node == ""
+
+
+def test_explain_of_a_standing_says_what_the_bridge_would_do_with_closed_gpus_and_too_many_pods():
+    dice = np.random.default_rng(5)
+    outcomes = set()
+    for _ in range(16):
+        nodes = [replace(node, closed_gpus="-".join(map(str, np.flatnonzero(dice.random(node.num_gpus) < 0.3))))
+                 for node in (A, B)]
+        held = [pod(f"p{number}", (1, int(dice.choice([400, 1000])), str(dice.integers(node.num_gpus))), node=node.name)
+                for number, node in enumerate(nodes[k] for k in dice.integers(2, size=3))]
+        wants = pod("q", (int(dice.integers(1, 3)), 1000) if dice.random() < 0.7 else (1, 500))
+        live = cluster_with(*nodes, events=tuple(map(PodSeen, [*held, wants])))
+        found = explain_standing(live.settings, live.standing(), "http://b", "ns/q", "fgd")
+        said = live.apply(asked(wants))
+        choice = found.about["choice"] or {"node": "", "gpu_list": []}
+        assert (choice["node"], "-".join(map(str, choice["gpu_list"]))) == (said.node, said.gpu_list)
+        overfull = found.about.get("overfull", [])
+        assert overfull == [line.split()[2][:-1] for line in live.violations()]
+        words = "its pods hold more than it has, so nothing else goes there"
+        assert all(f"{name}: {words}" in found.lines() for name in overfull)
+        assert (found.gpus["left_milli"] >= 0).all()
+        outcomes |= {bool(said.node), f"{len(overfull)} overfull"}
+    assert outcomes >= {True, False, "0 overfull", "1 overfull"}
+    lone = cluster_with(replace(A, closed_gpus="0"), events=(PodSeen(pod("p", (1, 900, "1"), node="a")),))
+    lone.apply(PodSeen(one := pod("r", (1, 1000))))
+    found = explain_standing(lone.settings, lone.standing(), "http://b", one.name, "fgd")
+    assert found.about["nearest"]["gpu_milli_by_gpu"] == {1: 900}  # not of the closed one
+    lone.apply(PodSeen(pod("s", (1, 100, "1"), node="a")))
+    found = explain_standing(lone.settings, lone.standing(), "http://b", one.name, "fgd")
+    assert found.about["nearest"]["gpu_milli_by_gpu"] == {1: 1000}
 
 
 def test_absurd_amounts_do_not_overflow():

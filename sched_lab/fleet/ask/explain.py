@@ -388,8 +388,9 @@ def freed(moment: Moment, lacks: dict[str, Integers], node: int) -> tuple[Moment
     state.cpu_left_milli[node] += lacks["cpu_milli"][node]
     state.memory_left_mib[node] += lacks["memory_mib"][node]
     left_milli = state.gpu_left_milli[node]
+    is_closed = moment.empty.gpu_left_milli[node] == 0
     asked_milli = int(world.demand.gpu_milli[moment.task])
-    emptiest = sorted(range(int(world.power.num_gpus[node])), key=lambda gpu: -left_milli[gpu])
+    emptiest = sorted(range(int(world.power.num_gpus[node])), key=lambda gpu: (is_closed[gpu], -left_milli[gpu]))
     missing = {gpu: int(asked_milli - left_milli[gpu])
                for gpu in sorted(emptiest[:world.demand.num_gpus[moment.task]])
                if left_milli[gpu] < asked_milli}
@@ -677,6 +678,7 @@ def verdict_lines(about: dict[str, Any]) -> list[str]:
     if "at_s" in about:
         lines.append(f"at {about['at_s']:,.10g} s, running ({about['state']}): "
                      f"{number_words(about['running'], 'tasks')}")
+    lines += [f"{name}: its pods hold more than it has, so nothing else goes there" for name in about.get("overfull", ())]
     lines.append(verdict_line(about))
     if ran := about.get("ran"):
         choice = about["choice"]
@@ -897,6 +899,9 @@ def moments_before(problem: Problem, schedule: Schedule, rows: Sequence[int], is
     world, class_of = counted_world(problem, power)
     empty = State(*(amount.copy() for amount in world.state))
     place_running(world, problem, class_of, schedule, is_running)
+    for amounts in zip(world.state, empty, problem.most_left or (), strict=False):
+        for amount in amounts[:2]:
+            np.minimum(amount, amounts[2], out=amount)
     profiles = problem.instances.profiles if problem.instances else ()
     for row in rows:
         yield Moment(world, empty, int(class_of[row]), int(problem.tasks.memory_mib[row]), die,

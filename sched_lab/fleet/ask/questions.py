@@ -169,12 +169,11 @@ def explain_live(url: str, task: str, policy: str, token_file: Path | None, ca: 
     url, token_file, ca, cert : as `fetch_state` takes them
     task, policy : the pod; empty for the policy of the bridge
     """
-    from ..live.state import fetch_state, live_problem
+    from ..live.state import explain_standing, fetch_state
 
     settings, standing = fetch_state(url, token_file, ca, cert)
-    problem = live_problem(settings, standing, url, task)
     policy = policy or settings.policy
-    found = explain(problem, task, policy, power=settings.power)
+    found = explain_standing(settings, standing, url, task, policy)
     return found, {"task": task, "policy": policy, "live": url, "version": standing.version, "sched_lab": __version__}
 
 

@@ -449,6 +449,11 @@ def capacity_of(node: LiveNode) -> tuple[int, int, int]:
     return cpu, memory, gpus if gpus <= MAX_GPUS_PER_NODE else 0
 
 
+def closed_on(node: LiveNode) -> set[int]:
+    """GPUs of a node on which nothing new may be put."""
+    return {gpu for gpu in gpus_of(node.closed_gpus) if gpu < capacity_of(node)[2]}
+
+
 def left_on(node: LiveNode, pods: Mapping[str, LivePod]) -> Left:
     """What is left on a node, from the pods that hold something on it.
 
@@ -456,7 +461,7 @@ def left_on(node: LiveNode, pods: Mapping[str, LivePod]) -> Left:
     that the order of events does not matter.
     """
     cpu, memory, num_gpus = capacity_of(node)
-    closed = set(gpus_of(node.closed_gpus))
+    closed = closed_on(node)
     gpu_milli = [0 if gpu in closed else WHOLE_GPU_MILLI for gpu in range(num_gpus)]
     residents = [0] * (num_gpus + 1)
     unknown = []
@@ -474,6 +479,8 @@ def left_on(node: LiveNode, pods: Mapping[str, LivePod]) -> Left:
         milli = within(share.gpu_milli)
         mask = pick_gpus(np.array(gpu_milli, np.int64), within(share.num_gpus), milli)
         take(gpu_milli, mask, milli)
+    for gpu in closed:  # who holds one keeps it, and is in nobody's way on the others
+        gpu_milli[gpu] = min(gpu_milli[gpu] + WHOLE_GPU_MILLI, 0)
     return Left(cpu, memory, gpu_milli, residents)
 
 
@@ -726,7 +733,7 @@ def add_gauges(world: World) -> tuple[float, float, float]:
     return milliwatts, fragmented / max(1, world.target.num_tasks), stranded
 
 
-AMOUNTS = ("eopc_w", "gpus", "used_gpu_milli", "fragmentation_gpu_milli", "stranded_gpu_milli")
+AMOUNTS = ("eopc_w", "gpus", "closed_gpus", "used_gpu_milli", "fragmentation_gpu_milli", "stranded_gpu_milli")
 
 
 def rows_named(row_of: Mapping[str, int], names: Sequence[str]) -> Truths:
@@ -959,8 +966,10 @@ class Engine:
     def amounts(self) -> dict[str, float]:
         """Watts and milli-GPU, by the names of `AMOUNTS`."""
         milliwatts, fragmented, stranded = add_gauges(self.world)
-        gpus = self.world.power.num_gpus.sum()
-        found = (milliwatts / 1000, gpus, self.in_use[0], fragmented, stranded)
+        closed = sum(len(closed_on(node)) for node in self.nodes)
+        gpus = self.world.power.num_gpus.sum() - closed
+        used = self.in_use[0] - closed * WHOLE_GPU_MILLI  # to the policy a closed GPU is in use
+        found = (milliwatts / 1000, gpus, closed, used, fragmented, stranded)
         return {name: float(amount) for name, amount in zip(AMOUNTS, found, strict=True)}
 
 

@@ -34,8 +34,9 @@ LOG = logging.getLogger("sched_lab.serve")
 
 GAUGES = {
     "eopc_w": ("eopc_watts", 1, "Power of the nodes by Eq. 1-2."),
-    "gpus": ("gpus", 1, "GPUs of the nodes."),
-    "used_gpu_milli": ("gpus_used", 0.001, "GPUs that pods hold, bound or reserved."),
+    "gpus": ("gpus", 1, "GPUs of the nodes that are not closed."),
+    "closed_gpus": ("gpus_closed", 1, "GPUs on which nothing new may be put."),
+    "used_gpu_milli": ("gpus_used", 0.001, "GPUs, not closed, that pods hold, bound or reserved."),
     "fragmentation_gpu_milli": ("fragmentation_gpus",  0.001, "GPUs that are free and of no use "
                                 "to a task of the target workload, expected."),
     "stranded_gpu_milli": ("gpus_stranded", 0.001, "GPUs that are free beyond what the CPU "

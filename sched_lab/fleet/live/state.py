@@ -8,6 +8,7 @@ import http.client
 import json
 import ssl
 import time
+from collections.abc import Collection
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -16,14 +17,16 @@ from urllib.parse import urlsplit
 import pandas as pd
 from platformdirs import user_state_path
 
+from ...cluster import Cluster, State, empty_state
 from ...lab.access import Secret
 from ...lab.frames import InputError
+from ..ask.explain import Explanation, explain
 from ..read.tables import WAITING, ClusterTables, Ledger, tables_of
-from ..replay.problem import Problem, problem_of
-from .core import LivePod, LiveSettings, Share, Standing
+from ..replay.problem import problem_of
+from .core import LivePod, LiveSettings, Share, Standing, closed_on, key_of, left_on
 from .journal import settings_in, standing_in
 
-__all__ = ['fetch_state', 'live_problem']
+__all__ = ['fetch_state', 'explain_standing']
 
 ANSWER_S = 30.0
 LARGEST_ANSWER = 512 << 20
@@ -97,36 +100,72 @@ def rows_of(pod: LivePod, asked: str) -> list[dict[str, Any]]:
         for number, one in enumerate(rows)]
 
 
-def tables_of_standing(standing: Standing, url: str, pod: str) -> ClusterTables:
+def overfull_nodes(standing: Standing, pod: str) -> set[str]:
+    """Nodes of which other pods than this one hold more than there is; a bridge puts nothing there."""
+    there: dict[str, dict[str, LivePod]] = {}
+    for one in standing.held:
+        if one.name != pod:
+            there.setdefault(one.node, {})[key_of(one)] = one
+    overfull = set()
+    for node in standing.nodes:
+        pods = there.get(node.name, {})
+        cpu, memory, gpus, _ = left_on(node, pods)
+        most_gpus = max((share.num_gpus for one in pods.values() for share in one.shares), default=0)
+        if min(cpu, memory, *gpus) < 0 or most_gpus > len(gpus):
+            overfull.add(node.name)
+    return overfull
+
+
+def most_left_of(cluster: Cluster, standing: Standing, overfull: Collection[str]) -> State:
+    """What may be given of each node at most: nothing of closed GPUs, and nothing at all of overfull nodes."""
+    most = empty_state(cluster)
+    node_of = {node.name: node for node in standing.nodes}
+    for row, name in enumerate(cluster.name):
+        most.gpu_left_milli[row, list(closed_on(node_of[name]))] = 0
+        for amount in most:
+            amount[row] *= name not in overfull
+    return most
+
+
+def tables_of_standing(standing: Standing, url: str, pod: str, overfull: Collection[str]) -> ClusterTables:
     """Tables of a cluster as it stands: what holds something runs, what else is known waits.
 
     Parameters
     ----------
     standing, url : what a bridge said, and where it is
     pod : name of the one that is asked about
+    overfull : nodes that are not asked what else is left of them; their pods stand there without amounts
     """
-    held = {one.uid or one.name for one in standing.held}
-    pods = [*standing.held, *(one for one in standing.waiting if (one.uid or one.name) not in held)]
+    held = [replace(one, cpu_milli=0, memory_mib=0, shares=()) if one.node in overfull and one.name != pod else one
+            for one in standing.held]
+    held.sort(key=lambda one: (any(not share.gpu_list for share in one.shares), key_of(one)))  # as `left_on` does
+    keys = {key_of(one) for one in held}
+    pods = [*held, *(one for one in standing.waiting if key_of(one) not in keys)]
     nodes = pd.DataFrame([asdict(node) for node in sorted(standing.nodes, key=lambda node: node.name)])
     tasks = pd.DataFrame([row for one in pods for row in rows_of(one, pod)])
     return tables_of(nodes, tasks, Ledger(), url)
 
 
-def live_problem(settings: LiveSettings, standing: Standing, url: str, pod: str) -> Problem:
-    """The cluster of a bridge as a problem, with its target workload.
+def explain_standing(settings: LiveSettings, standing: Standing, url: str, pod: str, policy: str) -> Explanation:
+    """Explain a pod of a bridge as of now, with the watts and the target workload of the bridge.
 
     Parameters
     ----------
     settings, standing, url : what the bridge said, and where it is
     pod : namespace/name, which must be there
+    policy : that decides
 
     Raises
     ------
     InputError : the bridge knows no such pod
     """
-    tables = tables_of_standing(standing, url, pod)
+    overfull = sorted(overfull_nodes(standing, pod))
+    tables = tables_of_standing(standing, url, pod, overfull)
     if pod not in set(tables.tasks["name"]):
         waiting = [one.name for one in standing.waiting][:3]
         raise InputError(f"the bridge at {url!r:.100} knows no pod {pod!r:.80}", mend="give NAMESPACE/NAME of a pod "
                          f"that waits or runs{', such as ' if waiting else ''}{', '.join(waiting)}")
-    return replace(problem_of(tables), target=settings.classes())
+    problem = problem_of(tables)
+    problem = replace(problem, target=settings.classes(), most_left=most_left_of(problem.cluster, standing, overfull))
+    found = explain(problem, pod, policy, power=settings.power)
+    return replace(found, about=found.about | {"overfull": overfull}) if overfull else found

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from ...cluster import MAX_GPUS_PER_NODE, WHOLE_GPU_MILLI, Cluster, check_state, empty_state
+from ...cluster import MAX_GPUS_PER_NODE, WHOLE_GPU_MILLI, Cluster, State, check_state, empty_state
 from ...hardware import knows_gpu_w
 from ...lab.arrays import Floats, Integers, Texts, Truths
 from ...lab.frames import InputError
@@ -93,6 +93,7 @@ class Problem:
     row : (tasks,) place in the table that each comes from; None if from none
     outages : when nodes are drained or down; None if never
     target : classes of the target workload; None for that of the tasks
+    most_left : what of each node may be given at most, whatever its tasks leave; None for all of it
     """
 
     cluster: Cluster
@@ -122,6 +123,7 @@ class Problem:
     outages: Outages | None = None
     target: TaskClasses | None = None
     expects_s: Floats | None = None
+    most_left: State | None = None
 
     def grouped(self) -> Cluster:
         """The cluster with placement groups for CPU models: Cond. 4 is then that of placement."""
