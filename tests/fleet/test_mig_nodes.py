@@ -214,6 +214,40 @@ def test_a_pod_that_has_to_end_anyway_makes_room_for_the_next():
     assert set(later["after"]) == {"t/has-7g.40gb"} and sorted(later["start"]) == [0, 2, 4]
 
 
+def part_of(group, name, least, **limits):
+    one = pod(name, **limits)
+    one["metadata"]["labels"] = {"pod-group.scheduling.sigs.k8s.io/name": group,
+                                 "pod-group.scheduling.sigs.k8s.io/min-available": str(least)}
+    return one
+
+
+def test_pods_of_a_group_get_their_instances_together_or_not_at_all():
+    """By hand: a GPU has room for one 4g and a 3g beside it, so that two 4g that start together get nothing."""
+    pair = [part_of("g", f"g{k}", 2, **{"mig-4g.20gb": 1}) for k in range(2)]
+    alone = pod("alone", **{"mig-4g.20gb": 1})
+    plan = mig_nodes.recommend_mig(read(node("n", gpu=1), *pair, alone))
+    assert plan.served == {"t/alone"} and plan.table.set_index("pod")["state"]["t/g1"] == "apart"
+    assert plan.sentences()[1] == ("t/g0 (4g.20gb): its group scheduling.sigs.k8s.io t/g cannot start: "
+                                   "not all of its pods that wait get instances")
+    assert mig_nodes.recommend_mig(read(node("n", gpu=2), *pair)).served == {"t/g0", "t/g1"}
+    plan = mig_nodes.recommend_mig(read(node("n", gpu=2), part_of("g", "g0", 3, **{"mig-1g.5gb": 1})))
+    assert not plan.served and plan.sentences()[1].endswith("cannot start: it lacks 2 of its pods")
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.lists(st.tuples(st.sampled_from(["1g.5gb", "2g.10gb", "3g.20gb", "4g.20gb"]), st.sampled_from("abc-")),
+                max_size=9))
+def test_no_group_gets_a_part_whatever_is_asked_for(asks):
+    size = Counter(group for _, group in asks)
+    objects = [pod(f"{group}{k}", **{f"mig-{name}": 1}) if group == "-" or size[group] == 1 else
+               part_of(group, f"{group}{k}", size[group], **{f"mig-{name}": 1}) for k, (name, group) in enumerate(asks)]
+    plan = mig_nodes.recommend_mig(read(node("n", gpu=2), *objects))
+    for job in {ask.job for ask in plan.cluster.asks} - {""}:
+        parts = {ask.pod for ask in plan.cluster.asks if ask.job == job}
+        assert parts & plan.served in (set(), parts) and (job in plan.apart) == (not parts & plan.served)
+    assert len(plan.served) + plan.table["state"].isin(["later", "apart"]).sum() == len(asks)
+
+
 def test_pods_end_where_they_overlap():
     holds = [(False, 4, "small", (1, 1, 0, 0)), (False, 8, "other", (0, 0, 1, 1))]
     assert mig_nodes.ends_for((1, 0, 0, 0), (1, 1, 1, 1), holds) == ("small",)

@@ -19,6 +19,7 @@ from ...far.layout import device_lines
 from ...hardware import MigTable, default_hardware
 from ...lab.frames import InputError, printable
 from ..read.devices import MIG, amounts_shown
+from ..read.gangs import join_gangs
 from ..read.kubernetes import (
     Dump,
     Holding,
@@ -31,6 +32,7 @@ from ..read.kubernetes import (
     node_rows,
     pod_name,
     requested_by,
+    times_of,
 )
 from ..read.objects import Item, dig, objects_at, text_at, texts_at, whole
 from ..read.tables import Ledger, Source, milli_of_profile, profile_named
@@ -440,11 +442,15 @@ class Ask:
     pod : namespace/name
     profiles : one for each instance; `whole` for a whole GPU of a driver
     by_claim : whether it asks by a ResourceClaim
+    job : group with which it starts together; empty if it is alone
+    lacking_parts : how many pods the group should have and has not
     """
 
     pod: str
     profiles: tuple[str, ...]
     by_claim: bool
+    job: str = ""
+    lacking_parts: int = 0
 
 
 @dataclass(frozen=True)
@@ -510,10 +516,13 @@ def read_mig(sources: Sequence[Source], tables: Tables | None = None) -> MigClus
                          file=sources[0].name if sources else "",
                          mend="give the output of kubectl get nodes,pods,resourceslices,"
                          "resourceclaims -A -o json; nvidia.com/gpu.product names the GPU")
-    pods = sorted(dump.items.get("Pod", []), key=lambda item: (
-        -(whole(dig(item.body, "spec", "priority")) or 0),
-        text_at(item.body, "metadata", "creationTimestamp")))
-    asks = [ask for item in pods if (ask := ask_of(item, dump))]
+    unread = Dump(Ledger())  # what times lack changes no layout
+    pods = [(item, [row]) for item in dump.items["Pod"] if (row := times_of(item, unread)) is not None]
+    join_gangs(pods, [*dump.items["PodGroup"], *dump.items["Workload"]], dump.note)
+    pods.sort(key=lambda pod: (-(whole(dig(pod[0].body, "spec", "priority")) or 0),
+                               text_at(pod[0].body, "metadata", "creationTimestamp")))
+    asks = [replace(ask, job=row.get("job", ""), lacking_parts=row.get("lacking_parts") or 0)
+            for item, (row,) in pods if (ask := ask_of(item, dump))]
     return MigCluster(tuple(gpus), tuple(asks), ledger.frame())
 
 
@@ -723,16 +732,22 @@ class MigPlan:
     cluster : what it was made for
     table : node, gpu, profile, start, device, state, pod, after (pods that must end first, by |),
         known
+    apart : why each group of which not all can start gets nothing
     """
 
     cluster: MigCluster
     table: pd.DataFrame
+    apart: Mapping[str, str]
+
+    @property
+    def served(self) -> set[str]:
+        """Pods that it serves without that anything ends."""
+        return set(self.table.loc[self.table["state"].isin(["ready", "new"]), "pod"])
 
     @property
     def num_served(self) -> int:
-        """Pods that it serves without that anything ends."""
-        now = self.table["state"].isin(["ready", "new"])
-        return int(self.table.loc[now, "pod"].nunique())
+        """How many those are."""
+        return len(self.served)
 
     @property
     def is_served(self) -> bool:
@@ -755,7 +770,8 @@ class MigPlan:
             said.append(f"{row.pod} ({row.profile}): on {where}, once {pods} ended"
                         if row.state == "later" else
                         f"{row.pod} ({row.profile}): no GPU here can make such an instance")
-        return said
+        return said + [f"{ask.pod} ({'+'.join(ask.profiles)}): its group {ask.job} cannot start: {self.apart[ask.job]}"
+                       for ask in self.cluster.asks if ask.job in self.apart]
 
     def lines(self) -> list[str]:
         """A file for mig-parted, with all that is not its own as comments."""
@@ -793,11 +809,34 @@ def rows_of_gpu(gpu: MigGpu, new: Mapping[int, str], left: Amounts) -> list[dict
 def recommend_mig(cluster: MigCluster) -> MigPlan:
     """Find a layout that serves most pods, and say who must end for the others.
 
+    The pods of a group get their instances together or not at all: group after group, in the order of their first
+    pods, it is tried whether all get theirs beside those of the groups before. Pods of it that ask for no instance are
+    not looked at.
+
     Parameters
     ----------
     cluster : what `read_mig` says
     """
-    waiting = groups_of(cluster)
+    asks = cluster.asks
+    jobs = dict.fromkeys(ask.job for ask in asks if ask.job)
+    lacking = {ask.job: f"it lacks {ask.lacking_parts} of its pods" for ask in asks if ask.lacking_parts}
+    plan = layout_without(cluster, dict.fromkeys(jobs, "not all of its pods that wait get instances") | lacking)
+    for job in (job for job in jobs if job not in lacking):
+        tried = layout_without(cluster, {name: why for name, why in plan.apart.items() if name != job})
+        if all(ask.pod in tried.served for ask in asks if ask.job and ask.job not in tried.apart):
+            plan = tried
+    return plan
+
+
+def layout_without(cluster: MigCluster, apart: Mapping[str, str]) -> MigPlan:
+    """A layout for all pods but those of some groups.
+
+    Parameters
+    ----------
+    cluster : what `read_mig` says
+    apart : the groups, and why they get nothing
+    """
+    waiting = groups_of(replace(cluster, asks=tuple(ask for ask in cluster.asks if ask.job not in apart)))
     draft = most_served(cluster.gpus, {group: len(asks) for group, asks in waiting.items()})
     new: list[dict[int, str]] = [{} for _ in cluster.gpus]
     for group, places in draft.places:
@@ -811,9 +850,11 @@ def recommend_mig(cluster: MigCluster) -> MigPlan:
         rows += [row_of(cluster.gpus[k], placement, state="later", pod=ask.pod,
                         after="|".join(after)) for (k, placement), after in queue.wait(ask)] or [
             {"profile": "+".join(ask.profiles), "state": "nowhere", "pod": ask.pod}]
+    rows += [{"profile": "+".join(ask.profiles), "state": "apart", "pod": ask.pod}
+             for ask in cluster.asks if ask.job in apart]
     columns = ["node", "gpu", "profile", "start", "device", "state", "pod", "after", "known"]
     whole_rows = [dict.fromkeys(columns, "") | row for row in rows]
-    return MigPlan(cluster, pd.DataFrame(whole_rows, columns=columns, dtype=object))
+    return MigPlan(cluster, pd.DataFrame(whole_rows, columns=columns, dtype=object), apart)
 
 
 def mig_parted(plan: MigPlan) -> list[str]:
