@@ -331,7 +331,7 @@ class CountsAnew(HamiObjects):
 class ForgetsTheLate(HamiObjects):
     """Bug: a node may get the next pod, whose plugin has not answered for the last one."""
 
-    def closed(self, names: Sequence[str]) -> dict[str, str]:
+    def blocked_nodes(self, names: Sequence[str]) -> dict[str, str]:
         """None."""
         return {}
 
@@ -344,7 +344,7 @@ class TrustsTime(HamiBridge):
     def _is_over(self, written: str, node: str) -> Steps:
         """Whether it is old."""
         yield from ()
-        return self._now_s() > (seconds_of(written.split(",")[0]) or 0.0) + LOCK_S
+        return self.objects.now_s() > (seconds_of(written.split(",")[0]) or 0.0) + LOCK_S
 
 
 def reading(kind: type[HamiObjects]) -> type[HamiBridge]:

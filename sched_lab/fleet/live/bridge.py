@@ -236,7 +236,7 @@ class Objects:
         """Why what a pod asks for cannot be written for whoever carries it out; empty if it can."""
         return ""
 
-    def closed(self, names: Sequence[str]) -> dict[str, str]:
+    def blocked_nodes(self, names: Sequence[str]) -> dict[str, str]:
         """Nodes of some on which no pod can get GPUs now, with the reason."""
         return {}
 
@@ -399,7 +399,7 @@ def eligibility_of(objects: Objects, body: dict[str, Any], names: Sequence[str])
         models = {name for name in models_wanted(item).split("|") if name}
         gpus = {name: one for name, one in objects.known(names).items()
                 if not models or "+".join(one.models) in models}
-    excluded = parted(amounts, gpus) | (objects.closed(names) if amounts else {})
+    excluded = parted(amounts, gpus) | (objects.blocked_nodes(names) if amounts else {})
     kept = {name: one for name, one in gpus.items() if name not in excluded}
     nodes = tuple(names)
     if excluded:
@@ -725,15 +725,15 @@ class Bridge:
             why = f"the pod is bound to {node}, or about to be"
             return args.answer([node] if node in args.names else [],
                                {name: why for name in args.names if name != node})
-        decision = self._ask(pod, self._same_names(eligible.nodes), at_s,
-                             reserves=self.mode == "decide" or least > 1, least=least)
+        reserves = self.mode == "decide" or least > 1  # half a gang is promised to nobody
+        decision = self._ask(pod, self._same_names(eligible.nodes), at_s, reserves=reserves, least=least)
         self.hears(args.body, decision)
         if decision.refused:
             return args.answer((), unresolvable=dict.fromkeys(args.names, decision.refused))
         if not decision.node:
             reasons = self._reasons(eligible, args.names, decision.together)
             return args.answer((), reasons)
-        if self.mode == "decide" or least > 1:  # half a gang is promised to nobody
+        if reserves:
             return args.answer([decision.node])
         fits = self.live.scores(pod, eligible.nodes)
         return args.answer([name for name in args.names if name in fits])

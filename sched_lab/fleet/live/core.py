@@ -305,7 +305,7 @@ class Register:
     held : pods with the node and the GPUs that they hold, reserved or bound, by uid
     reservations : those of them that are not bound yet, by uid
     on_node : what is held by node and uid, also on nodes that are not there
-    parts : uids of those who hold something by the gang that they name
+    parts : what is held by gang and uid
     num_lapsed : reservations that ended by time
     """
 
@@ -314,7 +314,7 @@ class Register:
         self.held: dict[str, LivePod] = {}
         self.reservations: dict[str, Reservation] = {}
         self.on_node: dict[str, dict[str, LivePod]] = {}
-        self.parts: dict[str, dict[str, None]] = {}
+        self.parts: dict[str, dict[str, LivePod]] = {}
         self.num_lapsed = 0
 
     def hold(self, uid: str, pod: LivePod) -> set[str]:
@@ -323,7 +323,7 @@ class Register:
         self.held[uid] = pod
         self.on_node.setdefault(pod.node, {})[uid] = pod
         if pod.gang:
-            self.parts.setdefault(pod.gang, {})[uid] = None
+            self.parts.setdefault(pod.gang, {})[uid] = pod
         return changed | {pod.node}
 
     def drop(self, uid: str) -> set[str]:
@@ -332,14 +332,11 @@ class Register:
         pod = self.held.pop(uid, None)
         if pod is None:
             return set()
-        there = self.on_node[pod.node]
-        del there[uid]
-        if not there:
-            del self.on_node[pod.node]
-        if pod.gang:
-            del self.parts[pod.gang][uid]
-            if not self.parts[pod.gang]:
-                del self.parts[pod.gang]
+        for held_by, name in ((self.on_node, pod.node), (self.parts, pod.gang)):
+            if name in held_by:
+                del held_by[name][uid]
+                if not held_by[name]:
+                    del held_by[name]
         return {pod.node}
 
     def open_parts(self, gang: str) -> list[str]:
@@ -997,16 +994,9 @@ class Standing(NamedTuple):
 node_values, pod_values = (attrgetter(*(field.name for field in fields(kind))) for kind in (LiveNode, LivePod))
 
 
-def values_of_node(node: LiveNode) -> tuple[Any, ...]:
-    """Fields of a node for a digest; closed GPUs count only where there are some, as it was before there were any."""
-    *values, closed_gpus = node_values(node)
-    return (*values, closed_gpus) if closed_gpus else tuple(values)
-
-
-def values_of_pod(pod: LivePod) -> tuple[Any, ...]:
-    """Fields of a pod for a digest; the gang counts only where there is one, as it was before there were any."""
-    *values, gang = pod_values(pod)
-    return (*values, gang) if gang else tuple(values)
+def without_empty_last(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Fields of a node or pod for a digest, which is as it was before there were closed GPUs and gangs."""
+    return values if values[-1] else values[:-1]
 
 
 class LiveCluster:
@@ -1326,10 +1316,10 @@ class LiveCluster:
                 for uid, one in register.reservations.items()}
         said = {
             "policy": self._policy.name,
-            "nodes": [values_of_node(self._nodes[name]) for name in sorted(self._nodes)],
-            "waiting": [(uid, *values_of_pod(register.waiting[uid]))
+            "nodes": [without_empty_last(node_values(self._nodes[name])) for name in sorted(self._nodes)],
+            "waiting": [(uid, *without_empty_last(pod_values(register.waiting[uid])))
                         for uid in sorted(register.waiting)],
-            "held": [(uid, *values_of_pod(register.held[uid]), kept.get(uid))
+            "held": [(uid, *without_empty_last(pod_values(register.held[uid])), kept.get(uid))
                      for uid in sorted(register.held)]}
         text = json.dumps(said, ensure_ascii=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()

@@ -108,7 +108,7 @@ class HamiObjects(Objects):
         """What is remembered of some nodes, also of those that are not there now."""
         return {name: self.seen[name] for name in names if name in self.seen}
 
-    def closed(self, names: Sequence[str]) -> dict[str, str]:
+    def blocked_nodes(self, names: Sequence[str]) -> dict[str, str]:
         """Nodes whose plugin has not answered for longer than a lock lasts.
 
         `Allocate` does not name a pod: a plugin that wakes up later would give the next pod's devices to the first.
@@ -176,10 +176,6 @@ class HamiBridge(Bridge):
                 super().tell(PodSeen(pod))
         return decision
 
-    def _now_s(self) -> float:
-        """Seconds since 1970."""
-        return self.objects.now_s()
-
     def _carry_out(self, binding: BindingArgs, uid: str, gpu_list: str,
                    ) -> Generator[Call, Any, tuple[ApiError | None, bool]]:
         """Lock the node, then bind and write the devices at once."""
@@ -202,7 +198,7 @@ class HamiBridge(Bridge):
 
     def _written(self, node: str, devices: str) -> dict[str, str]:
         """Annotations that carry out a decision."""
-        now = str(int(self._now_s()))
+        now = str(int(self.objects.now_s()))
         return {NODE: node, TIME: now, **dict.fromkeys(HAMI.given[:2], devices), HAMI.phase: ALLOCATING, BIND_TIME: now}
 
     def _lock(self, binding: BindingArgs, uid: str) -> Steps:
@@ -221,7 +217,7 @@ class HamiBridge(Bridge):
                 is_ours = written.split(",")[1:] == [binding.namespace, binding.name]
                 if written and not is_ours and not (yield from self._is_over(written, binding.node)):
                     raise ApiError(409, f"the node is locked until its plugin has answered: {written:.200}")
-                now = datetime.fromtimestamp(self._now_s(), UTC)
+                now = datetime.fromtimestamp(self.objects.now_s(), UTC)
                 lock = f"{now:%Y-%m-%dT%H:%M:%S.%fZ},{binding.namespace},{binding.name}"
                 self.locks[uid] = Lock(binding.node, lock)  # also if it is unknown whether it was written
                 yield Call("annotate_node", (binding.node, {HAMI.lock: lock}, version_of(node)))
@@ -237,7 +233,7 @@ class HamiBridge(Bridge):
         since_s = seconds_of(stated)
         if since_s is None or len(owner) not in (0, 2):
             return False
-        is_old = self._now_s() > since_s + LOCK_S
+        is_old = self.objects.now_s() > since_s + LOCK_S
         if not owner:
             return is_old
         body = yield Call("pod", tuple(owner))
