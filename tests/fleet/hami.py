@@ -339,7 +339,7 @@ class ForgetsTheLate(HamiObjects):
 class TrustsTime(HamiBridge):
     """Bug: as HAMi does, a lock that is old is broken, though its pod still waits for its devices."""
 
-    reads = ForgetsTheLate
+    _reads = ForgetsTheLate
 
     def _is_over(self, written: str, node: str) -> Steps:
         """Whether it is old."""
@@ -349,7 +349,7 @@ class TrustsTime(HamiBridge):
 
 def reading(kind: type[HamiObjects]) -> type[HamiBridge]:
     """Return a bridge that reads objects in another way."""
-    return type(kind.__name__, (HamiBridge,), {"reads": kind})
+    return type(kind.__name__, (HamiBridge,), {"_reads": kind})
 
 
 SOUND = Makers(bridge=HamiBridge, world=WORLD)

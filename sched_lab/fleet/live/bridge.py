@@ -623,7 +623,7 @@ class Bridge:
     hears : is told of each answer of a filter in mode score and decide: the pod, and the decision
     """
 
-    reads: type[Objects] = Objects
+    _reads: type[Objects] = Objects
 
     def __init__(self, journal: Journal, mode: str = "decide",
                  settings: BridgeSettings | None = None) -> None:
@@ -631,7 +631,7 @@ class Bridge:
         self.live = journal.live
         self.mode = mode
         self.settings = settings or BridgeSettings()
-        self.objects = self.reads(self.settings.gpu_index, self.settings.has_gangs)
+        self.objects: Any = self._reads(self.settings.gpu_index, self.settings.has_gangs)
         self.refusals: Counter[str] = Counter()
         self.groups: dict[tuple[str, str, str, str], GroupSeen] = {}
         self.doubts: dict[str, Doubt] = {}

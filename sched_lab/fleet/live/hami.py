@@ -156,8 +156,7 @@ class HamiBridge(Bridge):
     locks : of nodes, which we have written for a bind that has not happened yet, by uid of the pod
     """
 
-    reads = HamiObjects
-    objects: HamiObjects
+    _reads = HamiObjects
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
@@ -233,7 +232,7 @@ class HamiBridge(Bridge):
         since_s = seconds_of(stated)
         if since_s is None or len(owner) not in (0, 2):
             return False
-        is_old = self.objects.now_s() > since_s + LOCK_S
+        is_old: bool = self.objects.now_s() > since_s + LOCK_S
         if not owner:
             return is_old
         body = yield Call("pod", tuple(owner))

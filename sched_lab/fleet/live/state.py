@@ -38,7 +38,7 @@ def fetch_state(url: str, token_file: Path | None = None, ca: Path | None = None
 
     Parameters
     ----------
-    url : of the bridge, such as http://127.0.0.1:8888
+    url : of the bridge, with http or https
     token_file : with the token that is shown; None for that of this user, if there is one
     ca : certificates by which that of the bridge is checked; None for those of the system
     cert : our certificate and its key, in one file
