@@ -342,7 +342,7 @@ def case_of(problem: Problem, policy: str | Policy, seed: int, at_s: float | Non
 
 
 @by_reference
-class Residents(NamedTuple):
+class Occupants(NamedTuple):
     """Who is on each node, and until when.
 
     Parameters
@@ -356,20 +356,20 @@ class Residents(NamedTuple):
     until_s: Floats
 
 
-def nobody_there(num_nodes: int, num_tasks: int) -> Residents:
-    """Residents of empty nodes."""
-    return Residents(np.full(num_nodes, -1), np.full(num_tasks, -1), np.full(num_tasks, np.nan))
+def nobody_there(num_nodes: int, num_tasks: int) -> Occupants:
+    """Occupants of empty nodes."""
+    return Occupants(np.full(num_nodes, -1), np.full(num_tasks, -1), np.full(num_tasks, np.nan))
 
 
 @njit(cache=True)
-def put_first(there: Residents, node: int, task: int) -> None:
+def put_first(there: Occupants, node: int, task: int) -> None:
     """Put a task on the list of a node."""
     there.after[task] = there.first[node]
     there.first[node] = task
 
 
 @njit(cache=True)
-def take_off(there: Residents, node: int, task: int) -> None:
+def take_off(there: Occupants, node: int, task: int) -> None:
     """Take a task off the list of a node, if it is there."""
     before = -1
     other = there.first[node]
@@ -383,7 +383,7 @@ def take_off(there: Residents, node: int, task: int) -> None:
 
 
 @njit(cache=True)
-def show_stays(world: World, there: Residents, schedule: Schedule, node: int, from_s: float,
+def show_stays(world: World, there: Occupants, schedule: Schedule, node: int, from_s: float,
                to_s: float) -> None:
     """Write until when a node and its GPUs are in use by those who are there in a span.
 
@@ -433,7 +433,7 @@ class Desk(NamedTuple):
     num_closed: Integers
     num_down: Integers
     looks_ahead: bool
-    there: Residents
+    there: Occupants
 
 
 def in_use(empty: State, state: State) -> Integers:
@@ -529,7 +529,7 @@ def expect_again(desk: Desk, schedule: Schedule, now_s: float) -> None:
 
 
 @njit(cache=True)
-def note_resident(desk: Desk, timed: TimedTasks, task: int, schedule: Schedule, sign: int,
+def note_occupant(desk: Desk, timed: TimedTasks, task: int, schedule: Schedule, sign: int,
                   now_s: float) -> None:
     """Note that a task is on its node (sign 1), or has left it (-1), if a score looks ahead."""
     if desk.looks_ahead:
@@ -556,7 +556,7 @@ def change(desk: Desk, timed: TimedTasks, task: int, schedule: Schedule, sign: i
     desk.in_use[2] += sign * timed.asks.memory_mib[task]
     note_change(desk.by_score, node)
     desk.memory.version[node] += 1
-    note_resident(desk, timed, task, schedule, sign, now_s)
+    note_occupant(desk, timed, task, schedule, sign, now_s)
     if timed.cap_mw < np.inf:
         desk.drawn_mw[node] = node_milliwatt(desk.world, node)
 

@@ -38,7 +38,7 @@ from .case import (
     node_among,
     node_milliwatts,
     note_stop,
-    note_resident,
+    note_occupant,
     place_in,
     price_anew,
     put_first,
@@ -273,7 +273,7 @@ def replay_events(kernels: Any, desk: Desk, timed: TimedTasks, queue: Queue, is_
         if schedule.end_s[task] < np.inf:
             heappush(ends, (schedule.end_s[task], task))
         if schedule.node[task] >= 0:
-            note_resident(desk, timed, task, schedule, 1, schedule.start_s[task])
+            note_occupant(desk, timed, task, schedule, 1, schedule.start_s[task])
     heads = [(0, 0)]  # those in order; or those of first-fit that may fit now
     heads.clear()
     nodes = [0]  # that tasks leave at this moment

@@ -29,7 +29,7 @@ from .case import (
     first_gpus,
     forget_stopped,
     hide,
-    note_resident,
+    note_occupant,
     place_in,
     take,
 )
@@ -639,7 +639,7 @@ def replay_slurm(kernels: Any, plan: Planner) -> list[tuple[int, int, int, float
             until = (schedule.start_s[task] + timed.walltime_s[task], task)
             running.insert(place_in(running, until), until)
             heappush(ends, (schedule.end_s[task], task))
-            note_resident(plan.desk, timed, task, schedule, 1, schedule.start_s[task])
+            note_occupant(plan.desk, timed, task, schedule, 1, schedule.start_s[task])
     is_never = np.zeros(len(schedule.node), np.bool_)
     if len(running) == 0:
         is_never = never_apart(plan)
