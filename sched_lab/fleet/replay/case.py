@@ -356,11 +356,6 @@ class Occupants(NamedTuple):
     until_s: Floats
 
 
-def nobody_there(num_nodes: int, num_tasks: int) -> Occupants:
-    """Occupants of empty nodes."""
-    return Occupants(np.full(num_nodes, -1), np.full(num_tasks, -1), np.full(num_tasks, np.nan))
-
-
 @njit(cache=True)
 def put_first(there: Occupants, node: int, task: int) -> None:
     """Put a task on the list of a node."""
@@ -451,12 +446,13 @@ def desk_of(case: Case) -> Desk:
     several = (case.weighing.weights > 0).sum(axis=1).max() > 1
     index = empty_index(num_classes * len(case.weighing.starts), num_nodes, num_scores,
                         MAX_GROUPS if several else 1)
+    size = len(case.comes)
     is_capped = case.timed.cap_mw < np.inf
     return Desk(case.weighing, world, index, empty_memory(num_classes, num_nodes, num_scores),
                 np.full(1, -1), np.zeros(num_classes, np.bool_), in_use(case.empty.state, world.state),
                 node_milliwatts(world) if is_capped else np.zeros(num_nodes, np.int64),
                 np.zeros(num_nodes, np.int64), np.zeros(num_nodes, np.int64),
-                case.policy.looks_ahead, nobody_there(num_nodes, len(case.comes)))
+                case.policy.looks_ahead, Occupants(np.full(num_nodes, -1), np.full(size, -1), np.full(size, np.nan)))
 
 
 @njit(cache=True)
