@@ -80,9 +80,9 @@ def choice(help: str, words: Iterable[str], *names: str, metavar: str | None = N
     return option(help, *names, metavar=metavar or "|".join(filter(None, there)), callback=check)
 
 
-def folder_named(name: str) -> Path:
-    """Folder that an option names, checked not to be empty."""
-    if not name.strip():
+def folder_named(name: str | Path) -> Path:
+    """Folder that an option names, or its default, checked not to be empty."""
+    if not str(name).strip():
         raise typer.BadParameter("the name of the folder is empty; give one, or . for this folder")
     return Path(name)
 

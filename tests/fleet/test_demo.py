@@ -22,14 +22,14 @@ def test_the_cluster_has_400_gpus_and_nothing_wrong():
 
 def test_the_rule_of_the_queue_is_named(capsys):
     """By another seed than that of the manual, which has the output of the first in full."""
-    assert call("demo", "--out", "d", "--seed", 1, "--no-open") == 0
+    assert call("demo", "--seed", 1, "--no-open") == 0  # into the folder that it names itself
     text = capsys.readouterr().out
     assert_concluded(text)
     assert text.splitlines()[-2].startswith("The largest lever is backfill "), text
-    levers = pd.read_csv("d/answer/levers.csv").groupby("lever")["difference"].min()
+    levers = pd.read_csv("sched-lab-demo/answer/levers.csv").groupby("lever")["difference"].min()
     assert levers["queue"] < 2 * levers["placement"] <= 0
     assert " less (" in text and "no interval" not in text.splitlines()[-2]
-    assert call("demo", "--out", "d", "--seed", 1, "--no-open") == 0
+    assert call("demo", "--seed", 1, "--no-open") == 0  # into the folder that it names itself
     assert "(kept)" in capsys.readouterr().out
 
 
