@@ -367,6 +367,7 @@ def test_a_doubt_is_settled_by_a_look_when_it_is_old_enough(truth):
     filtered(bridge, body)
     bridge.api.says = [lost(False)] * 3
     assert "may have been bound" in bound(bridge, body, "a", 10.0)
+    bridge.settle(11.0)
     bridge.settle(60.0)
     assert list(bridge.doubts) == ["uid-p"] and bridge.live.reservations["uid-p"].is_committing
     if truth in ("bound", "elsewhere"):
@@ -381,6 +382,28 @@ def test_a_doubt_is_settled_by_a_look_when_it_is_old_enough(truth):
     held = bridge.live.holds("uid-p")
     assert (held and held.node) == {"bound": "a", "elsewhere": "b", "no answer": "a"}.get(truth)
     assert bool(bridge.doubts) == bool(bridge.live.reservations) == (truth == "no answer")
+
+
+def test_a_doubt_is_as_old_as_its_last_attempt_and_none_is_settled_while_one_is_sent():
+    bridge = bridge_of(openb_node("a", gpus=1))
+    filtered(bridge, body := openb_pod("p"))
+    bridge.api.says = [lost(False)] * 3
+    bound(bridge, body, "a", 10.0)
+    for at_s in (200.0, 289.0):  # it was asked for at 10 s, and stood still before the last attempt
+        bridge.settle(at_s)
+        assert bridge.live.reservations["uid-p"].is_committing
+    again = bridge.binding({"PodName": "p", "PodNamespace": "team", "PodUID": "uid-p", "Node": "a"}, 289.5)
+    assert next(again).method == "bind"
+    for at_s in (300.0, 600.0):
+        bridge.settle(at_s)
+        assert bridge.live.reservations["uid-p"].is_committing
+    assert again.throw(ApiError(404)).method == "pod"
+    with pytest.raises(StopIteration) as done:
+        again.send(bridge.api.pods["p"])
+    assert "may have been bound" in done.value.value["Error"], "by an earlier attempt"
+    for at_s, is_over in ((700.0, False), (789.0, False), (790.0, True)):
+        bridge.settle(at_s)
+        assert (not bridge.live.reservations) == is_over
 
 
 def test_a_doubt_that_the_watch_has_settled_is_none():

@@ -9,7 +9,7 @@ import pytest
 from sched_lab.fleet.live.bridge import ApiError, Objects
 from sched_lab.fleet.live.core import NodeGone, NodeSeen, PodGone
 from sched_lab.fleet.live.follow import KubernetesApi, follow, pause_s
-from sched_lab.fleet.live.lease import Lease
+from sched_lab.fleet.live.lease import NOBODY, Lease
 from tests.fleet.fake_api import FakeApi, kubeconfig_for, served
 from tests.fleet.objects import node, pod
 
@@ -206,42 +206,62 @@ def test_what_went_wrong_has_a_status(server, trouble, status):
         assert api.calls.count(verb) == 1, "the client must not try again by itself"
 
 
+def step(client, lease, is_able=True, is_idle=True):
+    """One step of a lease; whether it leads then."""
+    steps = lease.step(is_able, lambda: is_idle)
+    answer, is_error = None, False
+    with suppress(StopIteration):
+        while True:
+            call = steps.throw(answer) if is_error else steps.send(answer)
+            try:
+                answer, is_error = getattr(client, call.method)(*call.arguments), False
+            except ApiError as trouble:
+                answer, is_error = trouble, True
+    return lease.left_s() > 0
+
+
 def test_a_lease_is_taken_renewed_and_given_back_and_not_written_over_another(server):
     api, client = server
     assert client.lease("lab", "bridge") is None
     now_s = [0.0]
     ours, theirs = (Lease("lab/bridge", name, 15.0, 5.0, lambda: now_s[0]) for name in ("a", "b"))
 
-    def step(lease, is_able=True, is_idle=True):
-        steps = lease.step(is_able, lambda: is_idle)
-        answer, is_error = None, False
-        with suppress(StopIteration):
-            while True:
-                call = steps.throw(answer) if is_error else steps.send(answer)
-                try:
-                    answer, is_error = getattr(client, call.method)(*call.arguments), False
-                except ApiError as trouble:
-                    answer, is_error = trouble, True
-        return lease.left_s() > 0
-
     def spec():
         return client.lease("lab", "bridge")["spec"]
 
-    assert not step(ours)  # who held a lease that is not there may still lead
+    assert not step(client, ours)  # who held a lease that is not there may still lead
+    assert spec()["holderIdentity"] == NOBODY
     now_s[0] = 15.0
-    assert step(ours) and not step(theirs)
-    assert (spec()["holderIdentity"], spec()["leaseDurationSeconds"], spec()["leaseTransitions"]) == ("a", 15, 1)
+    assert step(client, ours) and not step(client, theirs)
+    assert (spec()["holderIdentity"], spec()["leaseDurationSeconds"], spec()["leaseTransitions"]) == ("a", 15, 2)
     api.store.objects["leases"]["bridge"]["metadata"]["labels"] = {"kept": "yes"}
     now_s[0] = 20.0
-    assert step(ours) and ours.left_s() == 13.5 and not step(theirs)
+    assert step(client, ours) and ours.left_s() == 13.5 and not step(client, theirs)
     stale = client.lease("lab", "bridge")
-    assert step(ours)
+    assert step(client, ours)
     with pytest.raises(ApiError, match="409"):
         client.write_lease("lab", "bridge", theirs.record(stale, "b"))
-    assert not step(ours, is_able=False, is_idle=False) and spec()["holderIdentity"] == "a"
-    assert not step(ours, is_able=False) and spec()["holderIdentity"] == ""
-    assert step(theirs) and not step(ours) and spec()["leaseTransitions"] == 2
+    assert not step(client, ours, is_able=False, is_idle=False) and spec()["holderIdentity"] == "a"
+    assert not step(client, ours, is_able=False) and spec()["holderIdentity"] == ""
+    assert step(client, theirs) and not step(client, ours) and spec()["leaseTransitions"] == 3
     assert client.lease("lab", "bridge")["metadata"]["labels"] == {"kept": "yes"}
+
+
+def test_who_sees_no_lease_twice_does_not_know_that_there_was_none_in_between(server):
+    api, client = server
+    now_s = [0.0]
+    ours, theirs = (Lease("lab/bridge", name, 15.0, 5.0, lambda: now_s[0]) for name in ("a", "b"))
+    assert not step(client, theirs, is_able=False)  # sees none
+    assert not step(client, ours)
+    now_s[0] = 15.0
+    assert step(client, ours)
+    api.store.delete("leases", "bridge")
+    now_s[0] = 16.0
+    assert not step(client, theirs) and ours.left_s() > 0
+    now_s[0] = 30.9
+    assert not step(client, theirs) and ours.left_s() < 0
+    now_s[0] = 31.0
+    assert step(client, theirs)
 
 
 def test_a_server_that_says_nothing_is_given_up(server, monkeypatch):

@@ -549,10 +549,13 @@ class BridgeSettings:
 
 
 class Doubt(NamedTuple):
-    """A binding of which nobody knows whether it happened, and when it was last tried."""
+    """A binding of which nobody knows whether it happened, and since when it has not been tried.
+
+    That is not when somebody asked for it: a process may stand still between two attempts.
+    """
 
     binding: BindingArgs
-    at_s: float
+    since_s: float | None = None
 
 
 class Look(NamedTuple):
@@ -856,7 +859,7 @@ class Bridge:
                 self._conclude(uid, BindFailed(uid))
             raise
         if uid in self.doubts:
-            self.doubts[uid] = Doubt(binding, at_s)  # as old as the last attempt
+            self.doubts[uid] = Doubt(binding)
         gpu_list = held.shares[0].gpu_list if held.shares else ""
         self.sending.add(uid)
         try:
@@ -864,7 +867,7 @@ class Bridge:
             if trouble is None:
                 self._conclude(uid, Bound(uid))
                 return ""
-            problem = yield from self._find_out(binding, uid, at_s, trouble, is_unsure)
+            problem = yield from self._find_out(binding, uid, trouble, is_unsure)
             if uid not in self.doubts:
                 yield from self._tidy(uid)
             return problem
@@ -952,7 +955,7 @@ class Bridge:
         if uid in self.live.reservations:
             self.tell(event)
 
-    def _find_out(self, binding: BindingArgs, uid: str, at_s: float, trouble: ApiError,
+    def _find_out(self, binding: BindingArgs, uid: str, trouble: ApiError,
                   is_unsure: bool) -> Generator[Call, Any, str]:
         """Find out what became of a binding that did not simply work."""
         said = f"{binding.pod} to {binding.node}: {trouble}"
@@ -966,7 +969,7 @@ class Bridge:
                 self._take_over(found.body)
             return "" if found.node == binding.node else f"{said}; it is on {found.node}"
         if is_unsure and not found.is_gone:
-            self.doubts[uid] = Doubt(binding, at_s)
+            self.doubts[uid] = Doubt(binding)
             return f"{said}; it may have been bound, and its GPUs stay reserved"
         self._conclude(uid, BindFailed(uid))
         return "; ".join(filter(None, [said, found.problem]))
@@ -978,7 +981,11 @@ class Bridge:
         for uid, doubt in list(self.doubts.items()):
             if uid not in self.live.reservations:
                 self.doubts.pop(uid, None)
-            elif at_s >= doubt.at_s + self.settings.doubt_s:
+            elif uid in self.sending:
+                continue
+            elif doubt.since_s is None:
+                self.doubts[uid] = doubt._replace(since_s=at_s)
+            elif at_s >= doubt.since_s + self.settings.doubt_s:
                 found = yield from look(doubt.binding)
                 if self.doubts.get(uid) is not doubt or uid not in self.live.reservations:
                     continue  # it was tried again meanwhile, or a watch was faster

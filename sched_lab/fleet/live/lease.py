@@ -17,6 +17,7 @@ __all__ = ['Lease', 'FencedApi']
 
 POLL_S = 0.5  # between two looks of who waits
 DRIFT = 0.1  # part of its lease that a leader does not use: clocks may run apart by 5 %
+NOBODY = "nobody: the lease was deleted"  # a holder who never leads, and whose lease runs out
 KEPT = ("resourceVersion", "labels", "annotations", "ownerReferences")
 
 
@@ -31,7 +32,9 @@ class Lease:
 
     Times are of our own clock alone; those in the record are for people. A leader counts from the
     sending of its last write that succeeded. Who waits counts from when it saw the record change
-    last, as client-go does, also from when it saw that there is none: so whoever led has stopped.
+    last, as client-go does. Where there is none, who led last may still lead; and who sees none
+    twice cannot tell whether there was one in between. So a lease of nobody is written first, and
+    waited for like any other.
 
     Parameters
     ----------
@@ -44,7 +47,7 @@ class Lease:
     Attributes
     ----------
     until_s : before which we may answer
-    seen, since_s : version of the record as we saw it, empty if there is none, and since when
+    seen, since_s : version of the record as we saw it, and since when
     """
 
     def __init__(self, name: str, holder: str, lease_s: float, rest_s: float,
@@ -73,9 +76,9 @@ class Lease:
             self.seen = version
             self.since_s = self.clock()
 
-    def is_open(self, body: dict[str, Any] | None) -> bool:
+    def is_open(self, body: dict[str, Any]) -> bool:
         """Whether a lease that is not ours may be taken: it was given back, or has run out."""
-        if body is not None and not text_at(body, "spec", "holderIdentity"):
+        if not text_at(body, "spec", "holderIdentity"):
             return True
         stated_s = float(dig(body, "spec", "leaseDurationSeconds") or 0)
         return self.clock() >= self.since_s + max(self.lease_s, stated_s)
@@ -96,19 +99,20 @@ class Lease:
         is_ours = text_at(body, "spec", "holderIdentity") == self.holder
         if not is_ours:
             self.until_s = float("-inf")
-        if not is_ours and not (is_able and self.is_open(body)):
+        if not is_ours and not (is_able and (body is None or self.is_open(body))):
             return
         if not is_able:
             self.until_s = float("-inf")  # no bind is sent any more
             if not is_idle():
                 return  # the lease runs out
         sent_s = self.clock()
-        record = self.record(body, self.holder if is_able else "")
+        holder = "" if not is_able else NOBODY if body is None else self.holder
+        record = self.record(body, holder)
         try:
             self.see((yield Call("write_lease", (self.namespace, self.name, record))))
         except ApiError:  # somebody was faster, or nobody knows: the next look will tell
             return
-        if is_able:
+        if holder == self.holder:
             self.until_s = sent_s + (1 - DRIFT) * self.lease_s
 
     def record(self, body: dict[str, Any] | None, holder: str) -> dict[str, Any]:
