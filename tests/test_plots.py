@@ -28,8 +28,6 @@ from sched_lab.lab.jit import interpreted
 from sched_lab.lab.plots import (
     BOUND_STYLES,
     GANTT_COLOURS,
-    POLICY_COLOURS,
-    SPOKEN,
     band_chart,
     curve_chart,
     finished,
@@ -55,6 +53,7 @@ LABELS = NAMES.filter(lambda name: "\ud800" not in name)    # a frame cannot hol
 ONLINE = [*POLICIES, *(f"pwr-fgd:{share}" for share in (0.05, 0.1, 0.2, 0.5)), "pwr@0.8@fgd"]
 FAMILIES = {family: list(importlib.import_module(f"sched_lab.{family}.policies").POLICIES)
             for family in ("andreas", "hadar", "far")} | {"online": ONLINE}
+COLOURS = plots._own_colours()
 
 
 def gantt(lanes, labels, **options):
@@ -203,7 +202,7 @@ def test_what_is_registered_has_a_colour_of_its_own(family):
 
 
 @settings(max_examples=30)
-@given(st.lists(st.sampled_from([*POLICY_COLOURS, *SPOKEN, *BOUND_STYLES, *ONLINE, "mine", "yours", "no: mix:0.1"]),
+@given(st.lists(st.sampled_from([*COLOURS, *BOUND_STYLES, *ONLINE, "mine", "yours", "no: mix:0.1"]),
                 unique=True))
 def test_colours_do_not_depend_on_the_company(names):
     colours = policy_colours(names)
@@ -221,9 +220,9 @@ def test_a_new_policy_needs_no_line():
     try:
         colours = {name: fixed_colour(name) for name in new}
         assert policy_colours(reversed(new))["new-3"] == colours["new-3"] and len(set(colours.values())) == 10
-        for name, other in combinations([*colours.values(), *POLICY_COLOURS.values()], 2):
+        for name, other in combinations([*colours.values(), *COLOURS.values()], 2):
             assert name == other or np.linalg.norm(lab(name) - lab(other)) > 9
-        assert fixed_colour("fgd") == POLICY_COLOURS["fgd"] and fixed_colour("new-1-fgd:0.5")
+        assert fixed_colour("fgd") == COLOURS["fgd"] and fixed_colour("new-1-fgd:0.5")
         assert fixed_colour("mine") == "#123456" and fixed_colour("mine-fgd:0.5")
         assert fixed_colour("new-1@0.5@fgd") and policy_dashes(["new-1@0.5@fgd"])["new-1@0.5@fgd"] == [9, 3]
     finally:
@@ -232,7 +231,7 @@ def test_a_new_policy_needs_no_line():
 
 
 def test_bounds_are_no_policies():
-    policies = {fixed_colour(name) for name in [*POLICY_COLOURS, *ONLINE]}
+    policies = {fixed_colour(name) for name in [*COLOURS, *ONLINE]}
     assert not policies & {colour for colour, _ in BOUND_STYLES.values()}
     assert all(policy_dashes([name])[name] != [1, 0] and fixed_colour(name) for name in BOUND_STYLES)
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import pytest
 
+from sched_lab.lab import records
 from sched_lab.lab.frames import InputError
 from sched_lab.lab.records import PolicyRecord, PolicyTable
 
@@ -36,3 +39,11 @@ def test_the_frame_says_what_runs_in_lockstep() -> None:
     frame = table().frame()
     assert frame.columns.tolist() == ["policy", "sentence", "source", "lockstep"]
     assert frame["lockstep"].tolist() == [True, False]
+
+
+def test_a_chart_finds_the_tables_of_all_families(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: list[str] = []
+    monkeypatch.setattr(records, "import_module", lambda name: loaded.append(name) or import_module(name))
+    records.load_families.__wrapped__()
+    assert sorted(loaded) == ["sched_lab", *(f"sched_lab.{family}.policies" for family in (
+        "andreas", "far", "hadar", "online"))]

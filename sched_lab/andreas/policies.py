@@ -94,25 +94,31 @@ def decide_exactly(fleet: Fleet, jobs: Jobs, now_s: float, how: SearchOptions,
 
 POLICIES: PolicyTable[Decide] = PolicyTable(
     PolicyRecord("fifo", "first come, first served; running jobs stay where they are",
-                 "Filippini et al. 2021, Section V-B", partial(decide_by_rule, fifo)),
+                 "Filippini et al. 2021, Section V-B", partial(decide_by_rule, fifo),
+                 colour="#0072B2"),
     PolicyRecord("edf", "the earliest due date goes first; running jobs stay where they are",
-                 "Filippini et al. 2021, Section V-B", partial(decide_by_rule, edf)),
+                 "Filippini et al. 2021, Section V-B", partial(decide_by_rule, edf),
+                 colour="#D55E00"),
     PolicyRecord("priority", "the heaviest weight goes first; running jobs stay where they are",
-                 "Filippini et al. 2021, Section V-B", partial(decide_by_rule, priority)),
+                 "Filippini et al. 2021, Section V-B", partial(decide_by_rule, priority),
+                 colour="#009E73"),
     PolicyRecord("greedy", "who is nearest to being late goes first, and all jobs are placed anew",
                  "Filippini et al. 2021, Algorithm 1 without chance",
-                 lambda fleet, jobs, now_s, how, running: greedy(fleet, jobs, now_s)),
+                 lambda fleet, jobs, now_s, how, running: greedy(fleet, jobs, now_s),
+                 colour="#CC79A7"),
     PolicyRecord("rg", "randomized greedy: the best of many disturbed rounds of greedy",
                  "Filippini et al. 2021, Algorithm 1",
                  lambda fleet, jobs, now_s, how, running: (
                      randomized_greedy(fleet, jobs, now_s, how)[0]),
-                 options=("max_iterations", "seed", "as_code", "rho", "period_s")),
+                 options=("max_iterations", "seed", "as_code", "rho", "period_s"), colour="#E69F00",
+                 labels=("rg as printed",)),
     PolicyRecord("local", "plays simple policies to the end of the queue and follows the cheapest",
-                 "ours, after Bertsekas et al. 1997", decide_by_rollout, options=("seed", "tries")),
+                 "ours, after Bertsekas et al. 1997", decide_by_rollout, options=("seed", "tries"),
+                 colour="#56B4E9"),
     PolicyRecord("exact",
                  "the proved optimum of Eq. 1, or the best within the time limit, and its gap",
                  "Filippini et al. 2021, Appendix A, corrected", decide_exactly,
-                 options=("seed", "tries", "time_limit_s"), is_slow=True))
+                 options=("seed", "tries", "time_limit_s"), is_slow=True, colour="#7A2A0E"))
 
 
 def day_policies() -> list[str]:

@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 
 from .frames import Later, SchedLabError, write_bytes
-from .records import policy_tables
+from .records import load_families, policy_tables
 
 if TYPE_CHECKING:
     import altair as alt
@@ -79,26 +79,7 @@ def _shown(spec: dict[str, Any], **metadata: Any) -> Any:
     return mimetype_renderer(finished(spec), **metadata)
 
 
-POLICY_COLOURS = {
-    "fgd": "#0072B2", "pwr": "#D55E00", "bestfit": "#009E73", "dotprod": "#E69F00",
-    "gpu-packing": "#56B4E9", "gpu-clustering": "#A88A00", "random": "#8C8C8C",
-    "recorded": "#4F7F86",
-    "pwr-target": "#8CCB5E", "joint": "#7A2A0E", "joint-early": "#C99B84",
-    "joint-middle": "#5A5A00", "joint-late": "#403006", "fifo": "#0072B2", "edf": "#D55E00",
-    "priority": "#009E73", "greedy": "#CC79A7", "rg": "#E69F00", "local": "#56B4E9",
-    "exact": "#7A2A0E", "gavel-maxmin": "#0072B2", "gavel-makespan": "#56B4E9",
-    "gavel-sum": "#2B2B8C", "hadar": "#D55E00", "hadar-inv": "#009E73", "hadar-sticky": "#A88A00",
-    "hadare": "#7A5BA8", "hadare-longest": "#BFA6DE", "tiresias": "#CC79A7", "yarn-cs": "#E69F00",
-    "planned": "#7A2A0E", "planned-area": "#C99B84", "far": "#0072B2", "far-plus": "#D55E00",
-    "miso": "#009E73", "fixpart-best": "#E69F00", "optimal": "#7A2A0E", }
-SPOKEN = {
-    "rg as printed": "rg", "Gavel": "gavel-maxmin", "Gavel max-min": "gavel-maxmin",
-    "Gavel, max-min": "gavel-maxmin", "Gavel makespan": "gavel-makespan",
-    "Gavel max-sum": "gavel-sum", "Hadar": "hadar", "Hadar effnorm": "hadar",
-    "Hadar inv": "hadar-inv", "Hadar, 1/JCT": "hadar-inv", "Hadar sticky": "hadar-sticky",
-    "HadarE density": "hadare", "HadarE longest": "hadare-longest", "Tiresias": "tiresias",
-    "YARN-CS": "yarn-cs", "Planned": "planned", "Planned, by area": "planned-area", "FAR": "far",
-    "FAR+": "far-plus", "MISO-opt": "miso", "FixPartBest": "fixpart-best", }
+RECORD = {"recorded": "#4F7F86"}  # what really ran, which no policy decided
 BOUND_STYLES = {
     "bound": (INK, [6, 4]), "fluid bound": (INK, [6, 4]), "bound, single nodes": (INK, [6, 4]),
     "no schedule ends before": (INK, [6, 4]), "bound, node types": (LINE, [2, 3]),
@@ -131,31 +112,38 @@ _GOLDEN_TURN = 0.618
 _APART = 60.0  # least distance of two colours, in red, green and blue from 0 to 255
 
 
-def _new_colours(count: int) -> list[str]:
+def _new_colours(count: int, taken: Iterable[str]) -> list[str]:
     """Colours for policies that have none, of an endless series, apart from all that are taken."""
     greys = [colour for colour, _ in BOUND_STYLES.values()]
-    taken = np.array([_rgb(colour) for colour in [*POLICY_COLOURS.values(), *greys]])
+    apart = np.array([_rgb(colour) for colour in [*taken, *greys]])
     found: list[str] = []
     number = 0
     while len(found) < count:
         lightness = 0.32 + 0.11 * (number % 3)
         colour = _hex(255 * part for part in
                       colorsys.hls_to_rgb(0.13 + _GOLDEN_TURN * number, lightness, 0.55))
-        is_apart = np.linalg.norm(taken - _rgb(colour), axis=1).min() > _APART / (1 + number // 36)
+        is_apart = np.linalg.norm(apart - _rgb(colour), axis=1).min() > _APART / (1 + number // 36)
         if is_apart:
             found.append(colour)
-            taken = np.vstack([taken, _rgb(colour)])
+            apart = np.vstack([apart, _rgb(colour)])
         number += 1
     return found
 
 
+def _own_colours() -> dict[str, str]:
+    """Colours that the records of policies have, by their names and labels."""
+    return RECORD | {label: record.colour for table in policy_tables() for record in table.values()
+                     if record.colour for label in (record.name, *record.labels)}
+
+
 def _coloured_policies() -> dict[str, str]:
-    """Colour of every policy: those above, and those of the tables that have none there."""
-    colours = dict(POLICY_COLOURS)
+    """Colour of every policy of every family: its own, or one apart from all others."""
+    load_families()
+    own = _own_colours()
+    colours = dict(own)
     for table in policy_tables():
-        own = {name: record.colour for name, record in table.items() if record.colour}
-        new = [name for name in table if name not in {**POLICY_COLOURS, **own}]
-        colours |= own | dict(zip(new, _new_colours(len(new)), strict=True))
+        new = [name for name in table if name not in own]
+        colours |= dict(zip(new, _new_colours(len(new), own.values()), strict=True))
     return colours
 
 
@@ -194,16 +182,15 @@ def fixed_colour(name: str) -> str | None:
     ----------
     name : of a policy or a bound, or any other label, which has none
     """
-    name = SPOKEN.get(name, name)
     if name in BOUND_STYLES:
         return BOUND_STYLES[name][0]
-    known = _coloured_policies()
-    if name in known:
-        return known[name]
+    if own := _own_colours().get(name):
+        return own  # without a look at families that nobody has asked for
     if "@" in name:
         return _staged_colour(name.split("@"))
-    mixture = _SHARE.fullmatch(name)
-    return _mixture_colour(mixture[1], float(mixture[2])) if mixture else None
+    if mixture := _SHARE.fullmatch(name):
+        return _mixture_colour(mixture[1], float(mixture[2]))
+    return _coloured_policies().get(name)
 
 
 def policy_colours(policies: Iterable[str]) -> dict[str, str]:

@@ -6,6 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from .frames import InputError, advice_on, nearest
@@ -35,6 +39,7 @@ class PolicyRecord(Generic[Form]):
     needs_watts : whether it may look at watts, so that every GPU model must have some; a record
         that does not say needs them
     colour : in every chart, "#RRGGBB"; if empty one that is still free
+    labels : what charts also call it
     """
 
     name: str
@@ -46,6 +51,7 @@ class PolicyRecord(Generic[Form]):
     is_slow: bool = False
     needs_watts: bool = True
     colour: str = ""
+    labels: tuple[str, ...] = ()
 
 
 _TABLES: list[PolicyTable[Any]] = []
@@ -117,3 +123,12 @@ class PolicyTable(Mapping[str, PolicyRecord[Form]]):
 def policy_tables() -> list[PolicyTable[Any]]:
     """Every table that has been made, so that a chart can give each policy a colour."""
     return list(_TABLES)
+
+
+@cache
+def load_families() -> None:
+    """Make the tables of all families: a chart may name a policy of any, and has imported none."""
+    package = __name__.partition(".")[0]
+    for found in iter_modules(import_module(package).__path__, f"{package}."):
+        if found.ispkg and find_spec(f"{found.name}.policies"):
+            import_module(f"{found.name}.policies")
