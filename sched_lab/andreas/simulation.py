@@ -20,7 +20,8 @@ from .model import (HISTORY, SECONDS_PER_HOUR, Assignment, Fleet, Instance, Jobs
 from .policies import POLICIES, Decide, Judged, Proof
 from .proxy import cost_eur_per_s, gpus_in_use
 from .rules import OpenNodes, Running, open_nodes
-from ..lab.arrays import Floats, Integers
+from ..lab.arrays import Floats, Integers, Truths
+from ..lab.clock import run_queue
 from ..lab.frames import InputError
 from ..lab.jit import heard, njit
 
@@ -188,11 +189,9 @@ class Day:
     Attributes
     ----------
     state : of all jobs
-    coming, comes_s : (jobs,) by submission, and when, then infinity
     now_s : present time
-    queue : numbers of the jobs that are there and not done
-    arrived : how many have come
     runs, intervals : noted so far
+    num_left : jobs that the last decision left in the queue
     least_left, in_vain : epochs that were left at best, and decisions since then
     proofs : how good the decisions are, of a policy that says so
     """
@@ -200,25 +199,13 @@ class Day:
     def __init__(self, instance: Instance) -> None:
         self.instance = instance
         self.state = initial_state(instance)
-        submission_s = instance.jobs.submission_s
-        self.coming = np.argsort(submission_s, kind="stable")
-        self.comes_s = np.append(submission_s[self.coming], np.inf)
-        self.now_s = float(self.comes_s[0]) if instance.present is None else instance.now_s
-        self.queue: Integers = self.coming[:0]
-        self.arrived = 0
+        self.now_s = -np.inf if instance.present is None else instance.now_s
+        self.num_left = 0
         self.runs: list[Run] = []
         self.intervals: list[Interval] = []
         self.least_left = np.inf
         self.in_vain = 0
         self.proofs: list[Proof] = []
-
-    def admit(self) -> None:
-        """Add the jobs to the queue that have been submitted by now."""
-        if self.comes_s[self.arrived] <= self.now_s < np.inf:
-            known = self.arrived
-            self.arrived = int(np.searchsorted(self.comes_s, self.now_s, side="right"))
-            self.queue = np.append(self.queue, self.coming[known:self.arrived])
-            self.least_left = np.inf
 
     def note_runs(self, jobs: Integers) -> None:
         """Note what some jobs have done since each was last started or moved."""
@@ -226,24 +213,24 @@ class Day:
         columns = (jobs, state.node[jobs], state.configuration[jobs], state.start_s[jobs])
         self.runs += zip(*(column.tolist() for column in columns), repeat(self.now_s))
 
-    def follow(self, decision: Assignment, fleet: Fleet, period_s: float, loss: int) -> None:
-        """Do as decided until the next event.
+    def follow(self, queue: Integers, decision: Assignment, fleet: Fleet, most_s: float,
+               loss: int) -> Truths:
+        """Do as decided until the next event; return (queue,) who is not done.
 
         Parameters
         ----------
-        decision : (queue,) where each job of the queue runs from now on
+        queue : numbers of the jobs that are there and not done
+        decision : (queue,) where each of them runs from now on
         fleet : nodes at the prices of this moment
-        period_s, loss : longest time until then, and what an interruption costs
+        most_s, loss : longest time until then, and what an interruption costs
         """
         state = self.state
-        queue = self.queue
         node, configuration = decision
         is_other = (state.node[queue] != node) | (state.configuration[queue] != configuration)
         is_running = (state.node[queue] >= 0) & (state.start_s[queue] < self.now_s)
         self.note_runs(queue[is_other & is_running])
         begin_s = self.now_s
-        most_s = min(period_s, float(self.comes_s[self.arrived]) - begin_s,
-                     next_change_s(self.instance.prices, begin_s) - begin_s)
+        most_s = min(most_s, next_change_s(self.instance.prices, begin_s) - begin_s)
         interval_s, energy_eur, penalty_eur = carry_out(
             fleet, self.instance.jobs, self.instance.epochs, state, queue, decision, begin_s,
             most_s, loss)
@@ -252,19 +239,21 @@ class Day:
                 self.instance, gpus_in_use(fleet, node, configuration), begin_s)
         self.now_s = begin_s + interval_s
         self.intervals.append((begin_s, self.now_s, energy_eur, penalty_eur, len(queue)))
-        self.dismiss(loss)
-
-    def dismiss(self, loss: int) -> None:
-        """Take the jobs off the queue that are done, and count decisions that led no further."""
-        state = self.state
-        queue = self.queue
         is_done = ~np.isnan(state.end_s[queue])
         self.note_runs(queue[is_done])
+        self.count_in_vain(queue, loss)
+        self.num_left = len(queue) - int(is_done.sum())
+        return ~is_done
+
+    def count_in_vain(self, queue: Integers, loss: int) -> None:
+        """Count decisions that led no further, since somebody came."""
+        state = self.state
+        if len(queue) > self.num_left:
+            self.least_left = np.inf
         left = ((100 - state.done_percent[queue]) * self.instance.epochs[queue]).sum()
         is_in_vain = loss != NO_LOSS and left >= self.least_left
         self.in_vain = self.in_vain + 1 if is_in_vain else 0
         self.least_left = min(self.least_left, left - 1e-9)
-        self.queue = queue[~is_done]
 
 # %% ../../nbs/35_andreas_simulation.ipynb #35-030
 def run_events(instance: Instance, decide: Decide, how: SearchOptions, period_s: float,
@@ -278,18 +267,19 @@ def run_events(instance: Instance, decide: Decide, how: SearchOptions, period_s:
     off : (jobs,) factors by which the policy misjudges run times
     """
     day = Day(instance)
-    while day.in_vain < PATIENCE:
-        day.admit()
-        if len(day.queue):
-            fleet = fleet_at(instance, day.now_s)
-            decision = ask(decide, fleet, instance.jobs, day.state, day.queue, day.now_s, how, off)
-            if isinstance(decision, Judged):
-                day.proofs.append(decision.proof)
-            day.follow(Assignment(*decision), fleet, period_s, loss)
-        elif day.arrived < len(day.coming):
-            day.now_s = float(day.comes_s[day.arrived])
-        else:
-            break
+
+    def advance(queue: Integers, now_s: float, later_s: float) -> tuple[float, Truths]:
+        """Ask the policy, and do as it says."""
+        day.now_s = now_s
+        fleet = fleet_at(instance, now_s)
+        decision = ask(decide, fleet, instance.jobs, day.state, queue, now_s, how, off)
+        if isinstance(decision, Judged):
+            day.proofs.append(decision.proof)
+        stays = day.follow(queue, Assignment(*decision), fleet, min(period_s, later_s - now_s),
+                           loss)
+        return day.now_s if day.in_vain < PATIENCE else np.inf, stays
+
+    run_queue(instance.jobs.submission_s, advance, day.now_s)
     return day
 
 # %% ../../nbs/35_andreas_simulation.ipynb #35-032

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from .model import (SECONDS_PER_HOUR, Allocation, Cluster, Foresighted, Jobs,
                                    nothing_runs, round_rate)
 from .primal_dual import Utility
 from ..lab.arrays import Floats, Integers, Truths
+from ..lab.clock import run_queue
 from ..lab.frames import InputError
 from ..lab.jit import njit
 
@@ -197,14 +199,11 @@ def summary(run: Simulation) -> dict[str, float]:
         "restarts": float(run.intervals["restarts"].sum())}
 
 # %% ../../nbs/44_hadar_simulation.ipynb #44-023
-def next_start_s(now_s: float, arrival_s: Floats, round_s: float, whole_steps: bool) -> float:
-    """Start of the round that sees the next arrival; infinite if none is to come."""
-    later = arrival_s[arrival_s > now_s]
-    if not len(later) or whole_steps:
-        return float(later.min(initial=np.inf))
-    start_s = float(np.ceil(later.min() / round_s) * round_s)
+def round_start_s(arrival_s: float, round_s: float) -> float:
+    """Start of the first round that sees an arrival."""
+    start_s = float(np.ceil(arrival_s / round_s) * round_s)
     # the division may have been rounded
-    return start_s if start_s >= later.min() else start_s + round_s
+    return start_s if start_s >= arrival_s else start_s + round_s
 
 # %% ../../nbs/44_hadar_simulation.ipynb #44-024
 INTERVAL_COLUMNS = ("start_s", "length_s", "busy_gpu_s", "active", "restarts", "changed", "rounds")
@@ -275,21 +274,21 @@ class Rounds(ABC):
 
     def run(self) -> Simulation:
         """Decide in each round until all is done."""
-        arrival_s = self.workload.jobs.arrival_s
-        now_s = -1.0
-        while (self.remaining > 0).any():
-            active = np.flatnonzero((arrival_s <= now_s) & (self.remaining > 0))
-            later_s = next_start_s(now_s, arrival_s, self.round_s, self.whole_steps)
-            if len(active):
-                self._count_decision(active, (later_s - now_s) / self.round_s)
-                later_s = self.advance(active, now_s, later_s)
-            now_s = later_s
+        seen_s = float if self.whole_steps else partial(round_start_s, round_s=self.round_s)
+        run_queue(self.workload.jobs.arrival_s, self._decide, seen_s=seen_s)
         sizes = [len(columns[0]) for columns in self.places]
         history = {"round": np.repeat(np.arange(len(sizes)), sizes)}
         for name, parts in zip(self.columns, zip(*self.places, strict=True), strict=True):
             history[name] = np.concatenate(parts)
         intervals = pd.DataFrame(self.intervals, columns=list(INTERVAL_COLUMNS))
         return Simulation(self.workload, self.start_s, self.end_s, pd.DataFrame(history), intervals)
+
+    def _decide(self, queue: Integers, now_s: float, later_s: float) -> tuple[float, Truths]:
+        """As `run_queue` asks: let time pass; return when to decide again, and who is not done."""
+        active = np.sort(queue)
+        self._count_decision(active, (later_s - now_s) / self.round_s)
+        then_s = self.advance(active, now_s, later_s)
+        return then_s, self.remaining[queue] > 0
 
     def rounds_alone(self, steps: Any) -> Floats:
         """(jobs,) rounds that so many steps take at best; 0 for a job that never runs."""

@@ -10,7 +10,7 @@ from sched_lab.hadar.fluid import makespan_bound_s
 from sched_lab.hadar.model import allocation_of
 from sched_lab.hadar.simulation import (
     keeps_place,
-    next_start_s,
+    round_start_s,
     run_round,
     run_rounds,
     summary,
@@ -81,7 +81,7 @@ def test_rounds_begin_at_multiples_of_their_length():
 
 def test_a_round_never_begins_before_the_arrival_it_is_to_see():
     arrival_s = 126.70000000000002  # 1267 rounds of 0.1 s, and a little more: the division gives 1267
-    assert next_start_s(0.0, np.array([arrival_s]), 0.1, False) == pytest.approx(126.8)
+    assert round_start_s(arrival_s, 0.1) == pytest.approx(126.8)
 
 
 def test_work_that_ends_with_the_round_ends_in_it():

@@ -17,8 +17,9 @@ from ...andreas.rules import assign_by_rule, edf
 from ...hadar import Allocation, Hadar, State
 from ...hadar import Cluster as Gangs
 from ...hadar import Jobs as GangJobs
-from ...hadar.simulation import RESTART_S
+from ...hadar.simulation import RESTART_S, round_start_s
 from ...lab.arrays import Floats, Integers, Truths
+from ...lab.clock import run_queue
 from ...lab.frames import InputError
 from ...lab.reports import Report
 from ...bill import Tariff
@@ -354,23 +355,24 @@ def train(day: Day, room: Room, decide: Decide,
     ------
     InputError : they are not done before the horizon
     """
-    submit_s = day.training.submit_s
     left = day.training.steps.copy()
     end_s = np.full(len(left), np.nan)
     log = RunLog()
-    for tick in range(NUM_TICKS):
-        now_s = tick * TICK_S
-        active = np.flatnonzero((submit_s <= now_s) & (left > 0))
-        if not len(active):
-            continue
+
+    def advance(queue: Integers, now_s: float, later_s: float) -> tuple[float, Truths]:
+        """Ask the trainer, and let the jobs run until the next tick."""
+        tick = int(now_s / TICK_S)
+        if tick >= NUM_TICKS:
+            raise InputError(f"{int((left > 0).sum())} jobs are not done {HORIZON_S / 3600:g} h after "
+                             "the day began", mend="give a cluster with more GPUs for training")
         counts = {job: {node: mask.bit_count() for node, mask in seat.items()}
                   for job, seat in log.held.items()}
-        places = decide(believed or day, Now(now_s, active, left, room.usable[tick], counts))
-        log.move(seats_of(places, log.held, room.is_whole[tick]), now_s)
+        now = Now(now_s, np.sort(queue), left, room.usable[tick], counts)
+        log.move(seats_of(decide(believed or day, now), log.held, room.is_whole[tick]), now_s)
         pass_tick(day, log, now_s, left, end_s)
-    if (left > 0).any():
-        raise InputError(f"{int((left > 0).sum())} jobs are not done {HORIZON_S / 3600:g} h after "
-                         "the day began", mend="give a cluster with more GPUs for training")
+        return now_s + TICK_S, left[queue] > 0
+
+    run_queue(day.training.submit_s, advance, seen_s=partial(round_start_s, round_s=TICK_S))
     job, node, mask, start_s, stop_s = zip(*log.rows, strict=True)
     return Runs(np.array(job), np.array(node), np.array(mask), np.array(start_s),
                 np.array(stop_s)), end_s
