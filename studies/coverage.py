@@ -54,7 +54,7 @@ def arrivals(rng: np.random.Generator, world: str, rate: float,
     ----------
     rng : draws them
     world : name in `WORLDS`
-    rate : tasks for each hour, in the mean
+    rate : tasks for each hour, on average
     days : how long
     """
     day, week, load, spread = WORLDS[world]

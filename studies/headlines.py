@@ -354,7 +354,7 @@ SITE = ["scenario", "factor", "most"]
 
 
 def against_rules(planned: pd.DataFrame) -> pd.DataFrame:
-    """Cost saved against the three rules (%), in the mean of each instance."""
+    """Cost saved against the three rules (%), on average for each instance."""
     wide = planned.pivot(index=[*SITE, "seed"], columns="method", values="total_eur")
     ours = {name: reduction_percent(wide, name) for name in PLANNERS[len(RULES):]}
     return summed_up(pd.DataFrame(ours), SITE)
