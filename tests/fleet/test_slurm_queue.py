@@ -1,14 +1,17 @@
 """Slurm's queue as a rule: its configuration, cases by hand, and each second of a record of a real slurmctld."""
 from heapq import heapify
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from sched_lab.cluster import Cluster
 from sched_lab.fleet.read.reading import read_files
 from sched_lab.fleet.read.slurm import settings_in
 from sched_lab.fleet.read.tables import ReadOptions
+from sched_lab.fleet.replay import slurm as slurm_module
 from sched_lab.fleet.replay.case import case_of, desk_of, hold
 from sched_lab.fleet.replay.compare import Question, chosen_policies
 from sched_lab.fleet.replay.events import replay
@@ -28,7 +31,8 @@ from sched_lab.online.inflation import kernels_for
 from sched_lab.online.model import PowerSettings, open_nodes
 from sched_lab.online.score_index import note_change
 from sched_lab.traces import find_reference
-from tests.fleet.problems import in_jobs, timed
+from tests.fleet import plain_slurm
+from tests.fleet.problems import in_jobs, outages_at, problem_like, tasks_like, texts, timed
 from tests.fleet.test_events import assert_equal
 
 TRIALS = Path(__file__).parents[2] / "data" / "slurm"
@@ -154,6 +158,62 @@ class TestByHand:
         assert replay(three, backfill="slurm", slurm=EACH_SECOND).node[:3].tolist() == [-1] * 3
 
 
+def crowded(seed: int):
+    """Draw jobs that mostly wait: of one part, of equal and of different ones; in queues; with limits and outages."""
+    rng = np.random.default_rng(seed)
+    count = 40
+    job = np.sort(rng.integers(0, 26, count))
+    of_job = job[:, None] == np.arange(26)
+
+    def each(choices):
+        return (of_job * rng.choice(choices, 26)).sum(axis=1)
+
+    num = np.where(rng.random(count) < 0.2, rng.integers(1, 3, count), each([0, 1, 1, 2]))
+    cluster = Cluster(texts("abcd"), np.full(4, 8000), np.full(4, 8192), np.array([2, 2, 1, 2]), texts(["T4"] * 4),
+                      texts([""] * 4))
+    tasks = tasks_like(num, np.choose(num, [0, each([300, 500, 1000]), 1000]), cpu_milli=1000, memory_mib=1024)
+    duration_s = each([5, 40, 200, 600, 900]).astype(float)
+    longer_s = each(rng.choice([0, 30, 100, 1e9], 3))
+    outages = outages_at(*((rng.integers(4), at_s, at_s + 150, rng.random() < 0.5, True) for at_s in (100, 300, 500)))
+    return problem_like(
+        cluster, tasks, np.sort(each([0, 10, 100, 300, 600])), duration_s, job=job, priority=each([0, 1, 2]),
+        queue=texts(f"q{n}" for n in each([0, 0, 1])), app=texts(f"a{n}" for n in each([0, 1, 2])),
+        most_per_node=each([0, 0, 1, 2]), walltime_s=np.where(longer_s > 1e8, np.inf, duration_s + longer_s),
+        outages=outages if seed % 2 else None)
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.usefixtures("python_itself")
+def test_passes_start_whom_plain_passes_start(seed, monkeypatch):
+    problem = crowded(seed)
+    some = np.random.default_rng(seed).choice
+    slurm = SlurmQueue(
+        float(some([0, 100])), float(some([50, 1000])), float(some([0, 3, 30])), has_weights=bool(some([0, 1, 1])),
+        partition_weight=5, partition_factor=(("q1", 2),), max_job_test=int(some([5, 500])),
+        interval_s=float(some([1, 30])), window_linear_s=float(some([0, 20])), resolution_s=float(some([1, 60])),
+        window_s=float(some([300, 86400])), test_s=float(some([0, 0.01])))
+    policy = str(some(["slurm", "fgd", "stay"]))
+    found = replay(problem, policy, backfill="slurm", slurm=slurm)
+    for plain in plain_slurm.PLAIN:
+        monkeypatch.setattr(slurm_module, plain.__name__, plain)
+    assert_equal(found, replay(problem, policy, backfill="slurm", slurm=slurm))
+
+
+@pytest.mark.usefixtures("python_itself")
+def test_who_waits_is_kept_in_order_while_priorities_age_and_tie():
+    rng = np.random.default_rng(0)
+    came = np.arange(30)
+    plan = SimpleNamespace(slurm=SlurmQueue(age_weight=10, max_age_s=50), came=came,
+                           order=SimpleNamespace(base=rng.random(30) * 3), timed=SimpleNamespace(submit_s=came))
+    waiting: list[int] = []
+    for now_s in range(80):
+        waiting += [now_s] * (now_s < 30)
+        expected = waiting[:]
+        plain_slurm.rank_jobs(plan, expected, now_s)
+        rank_jobs(plan, waiting, now_s)
+        assert waiting == expected
+
+
 def test_a_cap_and_prices_do_not_go_with_it():
     problem = timed([(0, 10, 1, 1000)])
     with pytest.raises(InputError, match="do not go together"):
@@ -208,9 +268,9 @@ def test_a_real_slurm_starts_whom_the_rule_starts(live):
             running = sorted((float(start_s[task] + case.timed.walltime_s[task]), int(task)) for task in runs)
             ends = [(np.inf, -1)]
             heapify(ends)
-            serve_all(kernels, plan, waiting, rank_jobs(plan, waiting, now_s), now_s, ends,
-                      running or [(np.inf, -1)])
             really = {job for job in waiting if start_s[job] == now_s}
+            rank_jobs(plan, waiting, now_s)
+            serve_all(kernels, plan, waiting, now_s, ends, running or [(np.inf, -1)])
             ours = {job for job in waiting if case.schedule.node[job] >= 0}
             total += len(really)
             both += len(really & ours)

@@ -190,7 +190,7 @@ def outage_violations(problem: Problem, schedule: Schedule, ran: Truths, full_s:
             for task in rows[(start_s < from_s) & (end_s > from_s)].tolist():
                 yield (f"outage: task {names[task]} runs on node {node_names[node]} when it goes down, "
                        f"at {from_s} s")
-    is_short = (schedule.node >= 0) & (schedule.end_s - schedule.start_s < full_s)
+    is_short = (schedule.node >= 0) & (schedule.end_s < schedule.start_s + full_s)
     is_lost = problem.duration_s < full_s
     job = np.arange(len(ran)) if problem.job is None else problem.job
     stop_s = np.full(job.max(initial=-1) + 1, np.nan)

@@ -233,6 +233,7 @@ class Planner(NamedTuple):
     will_have : (nodes,) nodes that have room when others have ended
     is_copied : (nodes,) whether what is free by then stands below; else it is as now
     later : the world by then
+    came, num_came : (tasks,) and (1,) how many had come to wait before a job did, and have by now
     """
 
     desk: Desk
@@ -247,6 +248,8 @@ class Planner(NamedTuple):
     will_have: Truths
     is_copied: Truths
     later: World
+    came: Integers
+    num_came: Integers
 
 
 def planner_of(desk: Desk, timed: TimedTasks, order: Order, schedule: Schedule,
@@ -258,7 +261,7 @@ def planner_of(desk: Desk, timed: TimedTasks, order: Order, schedule: Schedule,
     return Planner(
         desk, timed, order, schedule, numbers, zero_s, np.zeros((num_asks, num_nodes), np.bool_),
         np.full((num_asks, num_nodes), -1), np.zeros(num_nodes, np.bool_), np.zeros(num_nodes, np.bool_),
-        np.zeros(num_nodes, np.bool_), copied(desk.world))
+        np.zeros(num_nodes, np.bool_), copied(desk.world), np.zeros(len(order.ask), np.int64), np.zeros(1, np.int64))
 
 
 @njit(cache=True)
@@ -492,14 +495,34 @@ def plan_start(plan: Planner, aside: list[tuple[float, float, int]], job: int,
 
 
 @njit(cache=True)
-def rank_jobs(plan: Planner, waiting: list[int], now_s: float) -> Integers:
-    """Those who wait, in order of their priority now; of the same, in the order in which they came."""
+def rank_jobs(plan: Planner, waiting: list[int], now_s: float) -> None:
+    """Put those who wait in order of their priority now; of the same, in the order in which they came.
+
+    They are in the order of before, so few have to move.
+    """
     pace = plan.slurm
     priority = np.zeros(len(waiting))
     for n in range(len(waiting)):
-        age_s = min(now_s - plan.timed.submit_s[waiting[n]], pace.max_age_s)
-        priority[n] = -np.floor(plan.order.base[waiting[n]] + pace.age_weight * age_s / pace.max_age_s)
-    return np.argsort(priority, kind="mergesort")
+        job = waiting[n]
+        age_s = min(now_s - plan.timed.submit_s[job], pace.max_age_s)
+        own = np.floor(plan.order.base[job] + pace.age_weight * age_s / pace.max_age_s)
+        at = n
+        while at > 0 and (priority[at - 1] < own or (
+                priority[at - 1] == own and plan.came[waiting[at - 1]] > plan.came[job])):
+            priority[at] = priority[at - 1]
+            waiting[at] = waiting[at - 1]
+            at -= 1
+        priority[at] = own
+        if at < n:
+            waiting[at] = job
+
+
+@njit(cache=True)
+def join(plan: Planner, waiting: list[int], job: int) -> None:
+    """Let a job wait."""
+    plan.came[job] = plan.num_came[0]
+    plan.num_came[0] += 1
+    waiting.append(job)
 
 
 @njit(cache=True)
@@ -557,7 +580,7 @@ def start_now(kernels: Any, plan: Planner, job: int, chosen: list[int], now_s: f
 
 
 @njit(cache=True)
-def serve_heads(kernels: Any, plan: Planner, waiting: list[int], ranked: Integers, now_s: float,
+def serve_heads(kernels: Any, plan: Planner, waiting: list[int], now_s: float,
                 ends: list[tuple[float, int]], running: list[tuple[float, int]]) -> bool:
     """Start from the head of each partition's queue, as `schedule` of slurmctld does at every event.
 
@@ -569,8 +592,7 @@ def serve_heads(kernels: Any, plan: Planner, waiting: list[int], ranked: Integer
     chosen = [0]
     is_held = np.zeros(plan.order.queue.max() + 1, np.bool_)
     has_started = False
-    for n in ranked[:plan.slurm.queue_depth]:
-        job = waiting[n]
+    for job in waiting[:plan.slurm.queue_depth]:
         if is_held[plan.order.queue[job]]:
             continue
         if nodes_now(plan, job, chosen):
@@ -582,17 +604,55 @@ def serve_heads(kernels: Any, plan: Planner, waiting: list[int], ranked: Integer
 
 
 @njit(cache=True)
-def serve_all(kernels: Any, plan: Planner, waiting: list[int], ranked: Integers, now_s: float,
+def may_start(plan: Planner, job: int, now_s: float, free_until_s: Floats, widest_s: Floats) -> bool:
+    """Whether a node has room now for the first part of a job, and is not set aside before it would end.
+
+    Parameters
+    ----------
+    plan, job, now_s : the plan, the first part, the time
+    free_until_s : (nodes,) from when on each node is set aside
+    widest_s : (asks,) the latest of these among the nodes with room now, NaN if not known
+    """
+    ask = plan.order.ask[job]
+    if np.isnan(widest_s[ask]):
+        look_now(plan, job)
+        widest_s[ask] = -np.inf
+        for node in range(len(free_until_s)):
+            if plan.has_room[ask, node]:
+                widest_s[ask] = max(widest_s[ask], free_until_s[node])
+    return bool(now_s + plan.timed.walltime_s[job] < widest_s[ask] or widest_s[ask] == np.inf)
+
+
+@njit(cache=True)
+def serve_all(kernels: Any, plan: Planner, waiting: list[int], now_s: float,
               ends: list[tuple[float, int]], running: list[tuple[float, int]]) -> bool:
-    """Plan all who wait, in order, and start who can start now; as `serve_heads`."""
+    """Plan who waits, in order, and start who can start now; as `serve_heads`.
+
+    Behind the last who may start now, plans would change nothing, and are not made.
+    """
     aside = [(0.0, 0.0, 0)]
     aside.clear()
     chosen = [0]
+    free_until_s = np.full(len(plan.is_shut), np.inf)
+    widest_s = np.full(len(plan.has_room), np.nan)
+    last = min(len(waiting), plan.slurm.max_job_test) - 1
     has_started = False
-    for n in ranked[:plan.slurm.max_job_test]:
-        if plan_start(plan, aside, waiting[n], running, now_s, chosen) == now_s:
-            start_now(kernels, plan, waiting[n], chosen, now_s, ends, running)
+    for turn in range(last + 1):
+        while last >= turn and not may_start(plan, waiting[last], now_s, free_until_s, widest_s):
+            last -= 1
+        if last < turn:
+            break
+        num_before = len(aside)
+        job = waiting[turn]
+        is_now = plan_start(plan, aside, job, running, now_s, chosen) == now_s
+        if is_now:
+            start_now(kernels, plan, job, chosen, now_s, ends, running)
             has_started = True
+        for begin_s, end_s, node in aside[num_before:]:
+            if end_s > now_s:
+                free_until_s[node] = min(free_until_s[node], begin_s)
+        if is_now or len(aside) > num_before:
+            widest_s[:] = np.nan
     return has_started
 
 
@@ -670,10 +730,11 @@ def replay_slurm(kernels: Any, plan: Planner) -> list[tuple[int, int, int, float
             forget_stopped(ends, schedule)
             done += 1
             has_changed = True
-        waiting.extend(back)
+        for job in back:
+            join(plan, waiting, job)
         while arrived < len(timed.arrival) and timed.submit_s[timed.arrival[arrived]] <= now_s:
             if not is_never[timed.arrival[arrived]]:
-                waiting.append(timed.arrival[arrived])
+                join(plan, waiting, timed.arrival[arrived])
             arrived += 1
             has_changed = True
         if has_changed and pass_s == np.inf:
@@ -683,13 +744,13 @@ def replay_slurm(kernels: Any, plan: Planner) -> list[tuple[int, int, int, float
         if now_s < min(pass_s, heads_s):
             continue
         expect_again(plan.desk, schedule, now_s)
-        ranked = rank_jobs(plan, waiting, now_s)
+        rank_jobs(plan, waiting, now_s)
         if now_s == pass_s:
-            has_started = serve_all(kernels, plan, waiting, ranked, now_s, ends, running)
-            look_s = now_s + plan.slurm.interval_s + plan.slurm.test_s * min(len(ranked), plan.slurm.max_job_test)
+            has_started = serve_all(kernels, plan, waiting, now_s, ends, running)
+            look_s = now_s + plan.slurm.interval_s + plan.slurm.test_s * min(len(waiting), plan.slurm.max_job_test)
             pass_s = look_s if has_started else np.inf
         else:
-            has_started = serve_heads(kernels, plan, waiting, ranked, now_s, ends, running)
+            has_started = serve_heads(kernels, plan, waiting, now_s, ends, running)
             looked_s = now_s
             heads_s = np.inf
         if has_started:

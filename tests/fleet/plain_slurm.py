@@ -1,0 +1,92 @@
+"""Slurm's passes in their plain form: each job is planned anew, on a world of its own, and all of them are."""
+import numpy as np
+
+from sched_lab.fleet.replay import slurm
+from sched_lab.fleet.replay.case import copied, first_gpus, take
+from sched_lab.online.model import lacking
+
+
+def has_nodes(plan, world, job, chosen) -> bool:
+    """Find nodes for the parts of a job in a world, of which a copy is changed."""
+    world, asks = copied(world), plan.timed.asks
+    chosen.clear()
+    part = job
+    while part >= 0:
+        num, other = slurm.like_parts(plan, part)
+        kind, memory_mib = asks.task[part], asks.memory_mib[part]
+        has_room = [not is_shut and lacking(world, kind, memory_mib, node) == 0
+                    for node, is_shut in enumerate(plan.is_shut)]
+        before = len(chosen)
+        if not slurm.choose_nodes(np.array(has_room), num, chosen):
+            return False
+        for node in chosen[before:]:
+            take(world, asks, part, node, first_gpus(world, kind, node, world.state.gpu_left_milli[node]), 1)
+        part = other
+    return True
+
+
+def earliest(plan, job, running, now_s, chosen) -> float:
+    """Take out who runs, one after another, and try whenever a window is over (`_will_run_test`)."""
+    if has_nodes(plan, plan.desk.world, job, chosen):
+        return now_s
+    later = copied(plan.desk.world)
+    window_s, until_s, last_s = 30.0, None, None
+    line = list(running)
+    while line:
+        while line:
+            end_s, other = line.pop(0)
+            node = plan.schedule.node[other]
+            if end_s == np.inf:
+                return np.inf
+            if plan.is_shut[node]:
+                continue
+            until_s = end_s + 30 - (end_s + plan.zero_s) % 30 if until_s is None else until_s
+            last_s = end_s
+            take(later, plan.timed.asks, other, node, plan.schedule.gpu_mask[other], -1)
+            if line and line[0][0] > until_s + window_s:
+                break
+        if last_s is None:
+            return np.inf
+        window_s += plan.slurm.window_linear_s or window_s
+        while line and until_s + window_s < line[0][0] < np.inf:
+            window_s += plan.slurm.window_linear_s or window_s
+        if has_nodes(plan, later, job, chosen):
+            return last_s if last_s > now_s else max(last_s + 30, now_s + 1)
+    return np.inf
+
+
+def shut_nodes(plan, aside, start_s, until_s) -> float:
+    """Shut who is set aside in a span; the first end of those in it at which the node is free."""
+    spans = [one[:3] for one in aside]
+    shuts = [one for one in spans if one[1] > start_s and one[0] <= until_s]
+    plan.is_shut[:] = False
+    plan.is_shut[[node for *_, node in shuts]] = True
+    return min([end_s for _, end_s, node in shuts
+                if not any(other == node and begin_s <= end_s < last_s for begin_s, last_s, other in spans)],
+               default=np.inf)
+
+
+def serve_all(kernels, plan, waiting, now_s, ends, running) -> bool:
+    """Plan the first of those who wait, and start who can start now."""
+    aside: list[tuple] = []
+    chosen: list[int] = []
+    has_started = False
+    for job in waiting[:plan.slurm.max_job_test]:
+        if slurm.plan_start(plan, aside, job, running, now_s, chosen) == now_s:
+            slurm.start_now(kernels, plan, job, chosen, now_s, ends, running)
+            has_started = True
+    return has_started
+
+
+def rank_jobs(plan, waiting, now_s) -> None:
+    """Sort those who wait by their priority now."""
+    pace, order = plan.slurm, plan.order
+
+    def priority(job):
+        age_s = min(now_s - plan.timed.submit_s[job], pace.max_age_s)
+        return np.floor(order.base[job] + pace.age_weight * age_s / pace.max_age_s)
+
+    waiting.sort(key=lambda job: (-priority(job), plan.came[job]))
+
+
+PLAIN = (earliest, shut_nodes, serve_all, rank_jobs)
