@@ -11,17 +11,12 @@ from sched_lab.far.bounds import (
     optimum_with_reconfiguration,
     start_loss,
 )
-from sched_lab.far.mig import Mig, mig_of, without_reconfiguration
+from sched_lab.far.mig import mig_of, without_reconfiguration
 from sched_lab.far.refine import far
 from sched_lab.traces import find_reference
-from tests.far.cases import mixed_times
+from tests.far.cases import any_times, mixed_times
 
 SLACK = 1 + 1e-9
-def random_times(rng: np.random.Generator, mig: Mig, num_tasks: int) -> np.ndarray:
-    """Whole times from 1 to 29 in any order; a sixth of the larger sizes do not fit."""
-    times_s = rng.integers(1, 30, (num_tasks, len(mig.sizes))).astype(float)
-    times_s[:, 1:][rng.random((num_tasks, len(mig.sizes) - 1)) < 1 / 6] = np.inf
-    return times_s
 
 
 def test_deadline_bound_is_the_least_time_that_passes_its_own_test():
@@ -31,7 +26,7 @@ def test_deadline_bound_is_the_least_time_that_passes_its_own_test():
         sizes = np.array(mig.sizes)
         create_s = np.array([mig.tree.create_s[mig.tree.size == s][0] for s in mig.sizes])
         for scale in (0.01, 1.0):
-            times_s = random_times(rng, mig, 4) * scale
+            times_s = any_times(rng, mig, 4) * scale
 
             def is_possible(deadline_s, times_s=times_s, sizes=sizes, create_s=create_s, mig=mig):
                 work = np.where(times_s + create_s <= deadline_s, times_s * sizes, np.inf).min(axis=1).sum()
@@ -60,7 +55,7 @@ def test_search_that_was_cut_short_never_claims_a_proof():
     rng = np.random.default_rng(8)
     num_cut = 0
     for _ in range(3):
-        times_s = random_times(rng, mig, 7) * 0.05  # creations count: the search has much to do
+        times_s = any_times(rng, mig, 7) * 0.05  # creations count: the search has much to do
         best_s = optimum_with_reconfiguration(mig, times_s).makespan_s
         for budget in np.geomspace(5e3, 5e4, 12):  # the tables take less than 8,000 splits
             cut = optimum_with_reconfiguration(mig, times_s, max_visits=int(budget))

@@ -16,6 +16,7 @@ from sched_lab.far.refine import (
 from sched_lab.far.repartition import longest_first, repartition, schedule_of
 from sched_lab.lab.frames import InputError
 from sched_lab.traces import find_reference
+from tests.far.cases import any_times
 
 MODELS = ("A30", "A100", "H100")
 GOLDEN = find_reference("far/golden.json")
@@ -60,18 +61,6 @@ def test_far_is_the_reference_and_with_the_authors_ties_their_program(model):
 
 
 # --- laws on random batches ------------------------------------------------------------------------------------------
-
-def any_times(rng: np.random.Generator, mig: Mig) -> np.ndarray:
-    """Draw 1 to 12 tasks: whole times (many ties) or not, falling with the size or not, some that do not fit."""
-    shape = (int(rng.integers(1, 13)), len(mig.sizes))
-    times_s = rng.integers(1, 30, shape).astype(float) if rng.random() < 0.4 else rng.uniform(0.05, 30, shape)
-    if rng.random() < 0.7:
-        times_s = np.ascontiguousarray(-np.sort(-times_s, axis=1))
-    if rng.random() < 0.3:
-        times_s[rng.random(shape) < 0.4] = np.inf
-        times_s[~np.isfinite(times_s).any(axis=1), rng.integers(len(mig.sizes))] = 7
-    return times_s
-
 
 def check_far(mig: Mig, times_s: np.ndarray, *, as_authors: bool = False) -> None:
     """Everything that `far` promises about a batch."""

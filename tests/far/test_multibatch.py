@@ -6,12 +6,9 @@ import numpy as np
 import pytest
 
 from sched_lab.far.mig import check_schedule, mig_of, without_reconfiguration
-from sched_lab.far.multibatch import (
-    batch_plans,
-    chain,
-    trivial_chain,
-)
+from sched_lab.far.multibatch import batch_plans, chain, idle, join, trivial_chain
 from sched_lab.far.refine import far
+from sched_lab.far.repartition import run_plan
 from sched_lab.far.tasks import toy_batch
 from sched_lab.lab.frames import InputError
 from sched_lab.traces import find_reference
@@ -49,6 +46,18 @@ def test_without_moves_each_task_runs_where_it_was_planned(model, num_gpus):
     assert one.schedule.instance.tolist() == np.concatenate(plans).tolist()
     assert one.batch.tolist() == np.repeat([0, 1, 2], [len(plan) for plan in plans]).tolist()
     assert one.moves.tolist() == one.swaps.tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize(("model", "num_gpus"), [("A30", 1), ("A100", 2), ("H100", 3)])
+def test_the_events_of_a_first_batch_are_those_of_its_plan(model, num_gpus):
+    """Two walks, one for the plans that FAR+ tries by the hundred thousand, and one for chains, to the last bit."""
+    mig = mig_of(model, num_gpus)
+    rng = np.random.default_rng(4)
+    for _ in range(20):
+        load_s = rng.exponential(20, len(mig.tree.gpu)) * (rng.random(len(mig.tree.gpu)) < rng.random())
+        one, first = run_plan(mig.tree, load_s), join(mig.tree, load_s, idle(mig), False, 0.0)
+        np.testing.assert_array_equal([one.created_s, one.closing_s], [first.created_s, first.closing_s])
+        assert max(one.end_s[load_s > 0], default=0.0) == first.end_s.max()
 
 
 @pytest.mark.skipif(GOLDEN is None, reason="../shared/reference/far/golden.json is absent")

@@ -10,25 +10,15 @@ import pytest
 
 from sched_lab.far.baselines import miso
 from sched_lab.far.bounds import optimum_with_reconfiguration
-from sched_lab.far.mig import Mig, check_schedule, mig_of
+from sched_lab.far.mig import check_schedule, mig_of
 from sched_lab.far.plus import far_plus
 from sched_lab.far.refine import far
 from sched_lab.lab.frames import InputError
 from sched_lab.lab.jit import heard
+from tests.far.cases import any_times
 
 SLACK = 1 + 1e-9
 INF = np.inf
-
-
-def random_times(rng: np.random.Generator, mig: Mig, num_tasks: int) -> np.ndarray:
-    """Draw times in any order, from far shorter than an operation to far longer; a sixth of the sizes do not fit."""
-    scale = 10 ** rng.uniform(-1, 1.5)
-    times_s = rng.uniform(0.1, 1, (num_tasks, len(mig.sizes))) * scale
-    if rng.random() < 0.5:
-        times_s = -np.sort(-times_s, axis=1)
-    lost = rng.random(times_s.shape) < 1 / 6
-    lost[np.arange(num_tasks), rng.integers(0, len(mig.sizes), num_tasks)] = False
-    return np.where(lost, INF, times_s)
 
 
 @pytest.mark.parametrize(("model", "gpus", "batches"),
@@ -41,7 +31,7 @@ def test_no_method_beats_a_proved_optimum(model, gpus, batches):
                lambda mig, times_s: far(mig, times_s).schedule,
                lambda mig, times_s: far_plus(mig, times_s, proposals=400, max_visits=0).schedule]
     for _ in range(batches):
-        times_s = random_times(rng, mig, int(rng.integers(1, 6)))
+        times_s = any_times(rng, mig, int(rng.integers(1, 6))) * 10 ** rng.uniform(-2.5, 0)
         best = optimum_with_reconfiguration(mig, times_s, max_visits=10**6)
         check_schedule(best.schedule, times_s)
         assert best.bound_s <= best.schedule.makespan_s

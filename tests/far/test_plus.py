@@ -7,18 +7,10 @@ from sched_lab.far.plus import best_plans, energy, far_plus, heaviest_path_s
 from sched_lab.far.refine import far
 from sched_lab.far.repartition import loads, run_plan
 from sched_lab.lab.frames import InputError
+from tests.far.cases import any_times
 
 MIGS = [mig_of(model, gpus) for model in ("A30", "A100", "H100") for gpus in (1, 2)]
 EVERY_MIG = [*MIGS, *(without_reconfiguration(mig) for mig in MIGS)]
-
-
-def random_times(mig, num_tasks, rng):
-    """Draw times that mostly fall with the size; some tasks do not fit on small instances."""
-    scales = rng.uniform(0.1, 1.1, (num_tasks, len(mig.sizes)))
-    times_s = rng.uniform(1, 50, (num_tasks, 1)) / np.array(mig.sizes) ** scales
-    for task in np.flatnonzero(rng.random(num_tasks) < 0.2):
-        times_s[task, :rng.integers(1, len(mig.sizes))] = np.inf
-    return times_s
 
 
 def test_never_worse_than_far_and_always_valid():
@@ -26,7 +18,7 @@ def test_never_worse_than_far_and_always_valid():
     gained = 0
     for k in range(24):
         mig = EVERY_MIG[k % len(EVERY_MIG)]
-        times_s = random_times(mig, int(rng.integers(1, 16)), rng)
+        times_s = any_times(rng, mig, int(rng.integers(1, 16)))
         better = far_plus(mig, times_s, proposals=1000, seed=k, max_visits=0 if k % 3 else 10_000)
         check_schedule(better.schedule, times_s)
         assert better.far_s == far(mig, times_s).schedule.makespan_s
@@ -37,7 +29,7 @@ def test_never_worse_than_far_and_always_valid():
 
 def test_more_than_one_seed_and_each_gives_the_same_schedule_again():
     mig = mig_of("A100")
-    times_s = random_times(mig_of("A100"), 16, np.random.default_rng(2))
+    times_s = any_times(np.random.default_rng(2), mig_of("A100"), 16)
     once, again = (far_plus(mig, times_s, proposals=4000, seed=3).schedule for _ in range(2))
     assert (once.instance == again.instance).all() and (once.start_s == again.start_s).all()
     plans = {tuple(far_plus(mig, times_s, proposals=4000, seed=seed).schedule.instance) for seed in range(4)}
@@ -49,7 +41,7 @@ def test_small_batches_get_the_best_plan_and_annealing_never_beats_it():
     was_better = 0
     for k in range(12):
         mig = EVERY_MIG[k % len(EVERY_MIG)]
-        times_s = random_times(mig, int(rng.integers(2, 7)), rng)
+        times_s = any_times(rng, mig, int(rng.integers(2, 7)))
         solved = far_plus(mig, times_s)
         annealed = far_plus(mig, times_s, proposals=2000, max_visits=0)
         assert solved.is_proved and not annealed.is_proved
@@ -61,7 +53,7 @@ def test_small_batches_get_the_best_plan_and_annealing_never_beats_it():
 def test_best_plans_are_sorted_distinct_and_hold_what_far_finds():
     rng = np.random.default_rng(4)
     for mig in MIGS:
-        times_s = random_times(mig, 9, rng)
+        times_s = any_times(rng, mig, 9)
         plans, makespans_s = best_plans(mig.tree, times_s, np.array(mig.sizes), 6)
         assert (np.diff(makespans_s) > 0).all()
         assert makespans_s[0] <= far(mig, times_s).schedule.makespan_s + 1e-9
@@ -72,7 +64,7 @@ def test_best_plans_are_sorted_distinct_and_hold_what_far_finds():
 def test_the_limit_never_hides_a_proposal_that_keeps_it():
     rng = np.random.default_rng(6)
     for mig in MIGS:
-        times_s = random_times(mig, 8, rng)
+        times_s = any_times(rng, mig, 8)
         plan = far(mig, times_s).schedule.instance
         load_s = loads(mig.tree, times_s, plan)
         for weight in (0.0, 1.0):
