@@ -444,42 +444,14 @@ def decide(kernels: Any, weighing: StagedWeights, stage: int, world: World, memo
     return node, draw_gpus(marked, world.demand.num_gpus[task], die >> 31)
 
 # %% ../../nbs/26_inflation.ipynb #26-039b
-@njit(cache=True)
-def price_plainly(kernels: Any, world: World, memory: Memory) -> None:
-    """Let the last of the kernels compute prices, if the policy asks; forget all scores."""
-    if world.bids.served_w[0] > 0:
-        kernels[-1](world, 0, memory.stale[:0], memory.score[0, 0], memory.gpu_mask[0, 0])
+@fast
+def price(prices: Any, world: World, memory: Memory | None, index: Index | None) -> None:
+    """Compute prices, by the only entry of a tuple; forget the scores, or shift them."""
+    if memory is not None and world.bids.served_w[0] > 0:
+        prices[0](world, 0, memory.stale[:0], memory.score[0, 0], memory.gpu_mask[0, 0])
         memory.owner[:] = -1
-
-
-@njit(cache=True)
-def replay(kernels: Any, weighing: StagedWeights, world: World, memory: Memory,
-           arriving: ArrivingTasks, is_exact: bool, trail: Trail) -> None:
-    """Place arriving tasks one by one; write node, GPUs and the curve after every arrival.
-
-    Parameters
-    ----------
-    kernels, weighing : the policy's scores, the last one its prices, and their weights
-    world, memory : the cluster, empty; what is known of it
-    arriving : the tasks
-    is_exact : arithmetic of the curve's fragmentation
-    trail : the results
-    """
-    stage = 0
-    books = open_books(world, is_exact, trail)
-    price_plainly(kernels, world, memory)
-    for arrival in range(len(arriving.task)):
-        before = stage
-        stage = stage_now(weighing, before, books.in_use)
-        if stage > before:
-            memory.owner[:] = -1  # scores that had no weight so far are not known
-        node, gpu_mask = decide(kernels, weighing, stage, world, memory, arriving, arrival)
-        enter(books, world, arriving, arrival, node, gpu_mask, is_exact)
-        if node >= 0:
-            memory.version[node] += 1
-            count_placed(world, arriving.task[arrival])
-            if is_due(world):
-                price_plainly(kernels, world, memory)
+    if index is not None:
+        price_anew(prices[0], world, index)
 
 # %% ../../nbs/26_inflation.ipynb #26-039d
 @fast
@@ -649,36 +621,56 @@ def decide_by_index(kernels: Any, weighing: StagedWeights, stage: int, world: Wo
 
 # %% ../../nbs/26_inflation.ipynb #26-039h
 @fast
-def replay_by_index(kernels: Any, prices: Any, weighing: StagedWeights, world: World, index: Index,
-                    arriving: ArrivingTasks, is_exact: bool, trail: Trail) -> bool:
-    """Do what `replay` does, by an index; false if that has too little room for this policy.
+def replay(kernels: Any, prices: Any, weighing: StagedWeights, world: World,
+           memory: Memory | None, index: Index | None, arriving: ArrivingTasks, is_exact: bool,
+           trail: Trail) -> bool:
+    """Place arriving tasks one by one; write node, GPUs and the curve after every arrival.
 
     Parameters
     ----------
-    kernels, weighing, world, arriving, is_exact, trail : as `replay`
+    kernels, weighing : the policy's scores and their weights
     prices : tuple of what computes prices, None for a policy without: numba takes a lone function
         not as a value but as itself, and compiles it whenever it looks up what it has kept
-    index : the nodes by score
+    world : the cluster, empty
+    memory, index : what is known of the nodes, for a look at all of them or by their scores; the
+        other one is None, and what it would need is not compiled
+    arriving : the tasks
+    is_exact : arithmetic of the curve's fragmentation
+    trail : the results
+
+    Returns
+    -------
+    false if the index has too little room for this policy
     """
     stage = 0
     books = open_books(world, is_exact, trail)
     if prices is not None:
-        price_anew(prices[0], world, index)
+        price(prices, world, memory, index)
     for arrival in range(len(arriving.task)):
         before = stage
         stage = stage_now(weighing, before, books.in_use)
-        if stage > before:
-            index.owner[:] = -1  # scores that had no weight so far are not known
-        node, gpu_mask = decide_by_index(kernels, weighing, stage, world, index, arriving, arrival)
+        is_later = stage > before  # scores that had no weight so far are not known
+        if memory is not None:
+            if is_later:
+                memory.owner[:] = -1
+            node, gpu_mask = decide(kernels, weighing, stage, world, memory, arriving, arrival)
+        if index is not None:
+            if is_later:
+                index.owner[:] = -1
+            node, gpu_mask = decide_by_index(kernels, weighing, stage, world, index, arriving,
+                                             arrival)
         if gpu_mask < 0:
             return False
         enter(books, world, arriving, arrival, node, gpu_mask, is_exact)
         if node >= 0:
-            note_change(index, node)
+            if memory is not None:
+                memory.version[node] += 1
+            if index is not None:
+                note_change(index, node)
             if prices is not None:
                 count_placed(world, arriving.task[arrival])
                 if is_due(world):
-                    price_anew(prices[0], world, index)
+                    price(prices, world, memory, index)
     return True
 
 # %% ../../nbs/26_inflation.ipynb #26-041
@@ -736,12 +728,13 @@ def play(policy: Policy, world: World, task: Integers, memory_mib: Integers, see
     changing = (*world.state, world.residents, world.limits.num, world.limits.is_open)
     empty = [array.copy() for array in changing]
     with quiet():
-        is_done = engine == "index" and replay_by_index(kernels, prices, weighing, world, index,
-                                                        arriving, is_exact, trail)
+        is_done = engine == "index" and replay(kernels, prices, weighing, world, None, index,
+                                               arriving, is_exact, trail)
         if not is_done:
             for array, before in zip(changing, empty, strict=True):
                 array[:] = before
-            replay(kernels, weighing, world, empty_memory(*size), arriving, is_exact, trail)
+            replay(kernels, kernels[-1:], weighing, world, empty_memory(*size), None, arriving,
+                   is_exact, trail)
     trail.curve[:, [CPU_W, GPU_W]] /= 1000
     if is_exact:
         trail.curve[:, FRAG] /= world.target.num_tasks

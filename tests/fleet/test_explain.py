@@ -34,7 +34,7 @@ from sched_lab.lab.frames import InputError
 from sched_lab.lab.jit import interpreted
 from sched_lab.lab.records import PolicyRecord, PolicyTable
 from sched_lab.online.bid import pricing
-from sched_lab.online.inflation import ArrivingTasks, decide, empty_memory, price_plainly, stage_now, weighing_of
+from sched_lab.online.inflation import ArrivingTasks, decide, empty_memory, price, stage_now, weighing_of
 from sched_lab.online.model import PowerSettings, Score, is_feasible, with_memory, world_of
 from sched_lab.online.policies import POLICIES, policy_of
 from sched_lab.online.pwr import pwr
@@ -73,7 +73,7 @@ def engine_choice(moment: Moment, policy) -> tuple[int, int]:
     arriving = ArrivingTasks(task, memory_mib, np.array([moment.die]))
     memory = empty_memory(len(CLASSES), len(CLUSTER), len(policy.scores))
     kernels = tuple(score.kernel for score in policy.scores)
-    price_plainly((*kernels, pricing), world, memory)
+    price((pricing,), world, memory, None)
     return decide(kernels, weighing, stage_now(weighing, 0, in_use), world, memory, arriving, 0)
 
 

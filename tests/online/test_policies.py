@@ -513,7 +513,7 @@ def test_chance_uses_every_gpu_of_every_node_equally_often(nodes, gpus):
         arriving = inflation.ArrivingTasks(no_time, no_time, np.array([(high << 31) + low]))
         trail = inflation.Trail(np.full(1, -1), np.zeros(1, np.int64), np.zeros((1, len(inflation.CURVE))))
         with quiet():
-            inflation.replay((kernel,), weighing, world, memory, arriving, True, trail)
+            inflation.replay((kernel,), None, weighing, world, memory, None, arriving, True, trail)
         drawn.append((int(trail.node[0]), int(trail.gpu_mask[0])))
     places = Counter(drawn)
     assert set(places) == set(product(range(nodes), [1 << gpu for gpu in range(gpus)]))
