@@ -28,8 +28,6 @@ TWICE = {
            "D": "the dual of 45; the deadline of 46, which has no dual"},
     "50": {"b _i": "the start of a task; the slices of an instance in 58",
            "g": "the gap, for which Algorithm 2 has no letter; a model of 54b; the number of GPUs of the proofs"},
-    "63": {"G": "the GPUs of a node in 63; all GPUs in 72",
-           "T": "the span of one file; the month of 69"},
 }
 
 
