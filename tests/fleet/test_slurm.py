@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from sched_lab.fleet.read.check import check_cluster
 from sched_lab.fleet.read.reading import read_files
-from sched_lab.fleet.read.slurm import gres_in, hosts_in, is_accounts, is_json_of_slurm, read_slurm
+from sched_lab.fleet.read.slurm import closed_by, gres_in, hosts_in, is_accounts, is_json_of_slurm, read_slurm
 from sched_lab.fleet.read.tables import Ledger, ReadOptions, Source, sources_of, tables_of
 from sched_lab.fleet.replay.problem import problem_of, recorded
 from sched_lab.lab.frames import InputError
@@ -114,6 +114,17 @@ def test_rows_of_jobs(nodes, jobs, columns, rows):
     assert holds(tables, *columns) == rows
     if nodes:
         assert tables.nodes[["gpu_model", "num_gpus"]].values.tolist() == [["t4", 2], ["a100", 3]]
+
+
+@pytest.mark.parametrize(("state", "closed"), [
+    ("IDLE", ("", "")), ("IDLE+POWERED_DOWN", ("", "")), ("idle~", ("", "")), ("MIXED+PLANNED", ("", "")),
+    ("IDLE+DRAIN", ("DRAIN", "drain")), ("DRAINED*", ("DRAINED", "drain")), ("ALLOCATED+FAIL", ("FAIL", "drain")),
+    ("IDLE*", ("*", "drain")), ("IDLE+NOT_RESPONDING", ("NOT_RESPONDING", "drain")), ("idle%", ("%", "drain")),
+    ("IDLE+POWERING_DOWN", ("POWERING_DOWN", "drain")), ("IDLE+MAINT", ("MAINT", "drain")),
+    ("DRAIN+DOWN", ("DOWN", "down")), ("DOWN*", ("DOWN", "down")), ("DOWN+POWERED_DOWN", ("DOWN", "down")),
+    ("FUTURE", ("FUTURE", "down")), ("UNKNOWN", ("UNKNOWN", "down"))])
+def test_what_keeps_jobs_from_a_node(state, closed):
+    assert closed_by(state) == closed
 
 
 def test_a_drained_node_and_partitions_and_the_grouped_sinfo():

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -15,7 +14,7 @@ import pandas as pd
 
 from ...lab.frames import InputError, advice_on
 from .dates import seconds_in
-from .slurm import account_lines, hosts_in
+from .slurm import DOWN, DRAIN, account_lines, closed_by, hosts_in
 from .tables import (
     FIRST_EPOCH_S,
     OUTAGES,
@@ -34,17 +33,9 @@ from .tables import (
 __all__ = ['read_outages', 'read_cluster_in_time']
 
 COLUMNS = ("node", "start", "end", "kind", "requeue", "reason")
-DRAIN, DOWN = KINDS = ("drain", "down")
+KINDS = (DRAIN, DOWN)
 EVENT_COLUMNS = {"NodeName": "node", "Node": "node", "TimeStart": "start", "TimeEnd": "end", "State": "kind",
                  "Reason": "reason"}
-
-
-def kind_of(state: str) -> str:
-    """What a state of Slurm means for jobs; empty if the node is open."""
-    words = re.findall("[A-Z_]+", state.upper())
-    if any(word in ("DOWN", "ERROR", "POWERED_DOWN") for word in words):
-        return DOWN
-    return DRAIN if any(word.startswith(("DRAIN", "FAIL", "MAINT")) for word in words) else ""
 
 
 def events_in(source: Source, names: set[str], ledger: Ledger) -> pd.DataFrame:
@@ -54,7 +45,8 @@ def events_in(source: Source, names: set[str], ledger: Ledger) -> pd.DataFrame:
     if lacking := {"node", "start", "end", "kind"} - set(cells):
         raise InputError(f"there is no {', '.join(sorted(lacking))} in it", file=source.name, row=1,
                          mend="give sacctmgr show event -P format=NodeName,TimeStart,TimeEnd,State,Reason")
-    cells = cells.assign(kind=cells["kind"].map(kind_of), node=cells["node"].map(hosts_in)).explode("node")
+    kinds = [kind for _, kind in map(closed_by, cells["kind"])]
+    cells = cells.assign(kind=kinds, node=cells["node"].map(hosts_in)).explode("node")
     is_of_node = cells["node"].isin(names)
     is_closed = cells["kind"] != ""
     is_over = cells["start"] == cells["end"]

@@ -161,8 +161,21 @@ def words_at(value: Any, *path: str) -> list[str]:
     return [word.upper() for word in words if isinstance(word, str) and word]
 
 
-UNUSABLE = {"DRAIN", "DRAINED", "DRAINING", "DOWN", "FAIL", "FAILING", "MAINT", "POWERED_DOWN",
-            "POWERING_DOWN", "NOT_RESPONDING", "UNKNOWN", "ERROR", "FUTURE", "INVALID_REG"}
+DRAIN, DOWN = "drain", "down"
+CLOSED = {  # words of a node's state, and the signs that stand for some behind another one
+    **dict.fromkeys(("DOWN", "ERROR", "FUTURE", "UNKNOWN"), DOWN),
+    **dict.fromkeys(("DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "INVAL", "INVALID_REG", "MAINT", "$",
+                     "NOT_RESPONDING", "*", "POWERING_DOWN", "%"), DRAIN)}
+
+
+def closed_by(state: str) -> tuple[str, str]:
+    """What in the state of a node keeps jobs away, and whether it is drained or down; empty if it is open.
+
+    As `slurmctld` keeps its list of available nodes (`make_node_avail` and `node_state_string` of 26.11): one that is
+    powered down to save power is among them, it starts when a job comes.
+    """
+    found = [(word, CLOSED[word]) for word in re.findall(r"[A-Z_]+|[*%$]", state.upper()) if word in CLOSED]
+    return min(found, key=lambda one: one[1] != DOWN, default=("", ""))
 
 
 def features_in(value: Any) -> list[str]:
@@ -173,8 +186,7 @@ def features_in(value: Any) -> list[str]:
 
 def node_row(record: Any, dump: Records, place: tuple[str, int]) -> dict[str, Any]:
     """Row of a node of `scontrol show nodes` or of the `sinfo` of 22.05."""
-    states = [*words_at(record, "state"), *words_at(record, "state_flags")]
-    bad = [word for word in states if word.rstrip("*~#!%$@^-+") in UNUSABLE]
+    closed, _ = closed_by("+".join([*words_at(record, "state"), *words_at(record, "state_flags")]))
     cpus = number_at(record, "effective_cpus") or number_at(record, "cpus")
     memory = number_at(record, "real_memory")
     kept = number_at(record, "specialized_memory") or 0
@@ -185,8 +197,8 @@ def node_row(record: Any, dump: Records, place: tuple[str, int]) -> dict[str, An
         "cpu_milli": None if cpus is None else int(1000 * cpus),
         "memory_mib": None if memory is None else int(max(memory - kept, 0)),
         "labels": dict.fromkeys(labels, "true"),
-        "taints": as_json([{"key": "slurm/state", "value": bad[0], "effect": "NoSchedule"}]
-                          ) if bad else ""}
+        "taints": as_json([{"key": "slurm/state", "value": closed, "effect": "NoSchedule"}]
+                          ) if closed else ""}
 
 
 class Records:
