@@ -4,9 +4,9 @@ import pandas as pd
 import pytest
 
 from sched_lab.fleet.ask.explain import explain
-from sched_lab.fleet.ask.place import latest_s, place_tasks, present_of, with_new
+from sched_lab.fleet.ask.place import place_tasks, present_of, with_new
 from sched_lab.fleet.read.tables import TASK_COLUMNS, with_columns
-from sched_lab.fleet.replay.problem import problem_of
+from sched_lab.fleet.replay.problem import latest_s, problem_of
 from sched_lab.lab.frames import InputError
 from sched_lab.online.model import Placements, check_placements
 from tests.fleet.test_problem import tables_of
@@ -18,11 +18,19 @@ def tasks_named(*names: str, **asked) -> pd.DataFrame:
     return with_columns(pd.DataFrame([{"name": name, **one} for name in names]), TASK_COLUMNS)
 
 
+DRAINED = '[{"key": "slurm/state", "value": "DRAIN", "effect": "NoSchedule"}]'
 RUNS = {"start_s": 5, "end_s": None, "num_gpus": 2, "gpu_list": "0-1"}
 OVER = {"start_s": 5, "end_s": 8, "num_gpus": 2, "gpu_list": "2-3"}
 WAITS = {"submit_s": 6, "start_s": None, "end_s": None, "num_gpus": 1, "node": "", "gpu_list": ""}
 FUTURE = {"submit_s": 50, "start_s": 60, "end_s": 70, "num_gpus": 1, "gpu_list": "2"}
 WITHDRAWN = {"submit_s": 6, "start_s": None, "end_s": 7, "node": "", "gpu_list": ""}
+
+
+@pytest.mark.parametrize(("at_s", "is_open"), [(None, False), (8, False), (7, True)])
+def test_a_node_that_a_dump_found_drained_gets_tasks_at_an_earlier_moment(at_s, is_open):
+    tables = tables_of([OVER], [{"taints": DRAINED}])
+    placed = place_tasks(tables, tasks_named("a"), at_s=at_s)
+    assert (placed.table["node"][0] != "") == is_open
 
 
 def test_the_present_is_what_runs_and_waits():

@@ -22,6 +22,7 @@ from ..replay.problem import (
     Problem,
     Schedule,
     closed_at,
+    latest_s,
     instances_nobody_has,
     is_part,
     limits_of,
@@ -41,12 +42,6 @@ from .explain import (
 )
 
 __all__ = ['Placed', 'place_tasks']
-
-
-def latest_s(tables: ClusterTables) -> float:
-    """Last second at which a task of a record came, started or ended; 0 if there are no times."""
-    times = tables.tasks[["submit_s", "start_s", "end_s"]].to_numpy(float, na_value=np.nan)
-    return float(np.max(times, initial=0.0, where=np.isfinite(times)))
 
 
 def with_new(tables: ClusterTables, new: pd.DataFrame, at_s: float) -> ClusterTables:

@@ -35,11 +35,11 @@ from ...online.policies import POLICIES, policy_of
 from ..read.reading import read_files
 from ..read.outages import read_cluster_in_time
 from ..read.tables import OUTAGES, ClusterTables, sources_of
-from ..replay.problem import Problem, Schedule, as_in_the_past, closed_at, problem_of, recorded
+from ..replay.problem import Problem, Schedule, as_in_the_past, closed_at, latest_s, problem_of, recorded
 from .explain import Explanation, explain, moment_of, row_of_task
 from .mig_nodes import MigPlan, read_mig, recommend_mig
 from .move import GOALS, commands_of, plan_moves, system_of
-from .place import latest_s, place_tasks
+from .place import place_tasks
 from .recommend import Recommendation, recommend
 
 __all__ = ['explain_command', 'place_command', 'move_command', 'recommend_command']

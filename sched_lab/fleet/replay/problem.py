@@ -640,15 +640,25 @@ def as_in_the_past(tables: ClusterTables) -> ClusterTables:
         return tables
     ledger = Ledger()
     note_rows(ledger, "nodes.csv", rows, "interpreted", "closed when the dump was made (drained, "
-              "cordoned or down), and tasks came and went there before: open in all of the replay"
+              "cordoned or down), and tasks came and went there before: open at all earlier moments"
               + (" but where outages.csv says otherwise" if told else ""))
     lines = pd.concat([tables.ledger, ledger.frame()], ignore_index=True)
     return replace(tables, nodes=tables.nodes.assign(taints=open_taints),
                    ledger=lines.astype(tables.ledger.dtypes))
 
 
+def latest_s(tables: ClusterTables) -> float:
+    """Last second at which a task of a record came, started or ended; 0 if there are no times."""
+    times = tables.tasks[["submit_s", "start_s", "end_s"]].to_numpy(float, na_value=np.nan)
+    return float(np.max(times, initial=0.0, where=np.isfinite(times)))
+
+
 def closed_at(tables: ClusterTables, at_s: float) -> ClusterTables:
-    """The tables as of a moment: nodes that are closed then have a taint that says so, and there are no other outages."""
+    """The tables as of a moment: nodes that are closed then have a taint that says so, and there are no other outages.
+
+    That a dump found a node drained says nothing of a moment before the last one of the record.
+    """
+    tables = as_in_the_past(tables) if at_s < latest_s(tables) else tables
     if tables.outages is None:
         return tables
     lasts = tables.outages[(tables.outages["start"] <= at_s) & ~(tables.outages["end"] <= at_s)]
