@@ -88,7 +88,7 @@ def test_words_come_with_a_sentence_and_a_chapter(apparatus):
 
 def test_every_statement_has_a_label_a_title_and_a_fate(apparatus):
     found = [one for notebook in apparatus.chapters(ROOT) for one in apparatus.statements_in(notebook)]
-    assert len(found) >= 30 and len({one.label for one in found}) == len(found)
+    assert len(found) >= 40 and len({one.label for one in found}) == len(found)
     fated = [one for one in found if one.fate in ("proved", "repaired", "refuted")]
     assert fated == found and all(one.label and one.title for one in found)
     fates = {one.label: one.fate for one in found}
