@@ -182,7 +182,7 @@ def crowded(seed: int):
         outages=outages if seed % 2 else None)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", (*range(10), 155, 165))
 @pytest.mark.usefixtures("python_itself")
 def test_passes_start_whom_plain_passes_start(seed, monkeypatch):
     problem = crowded(seed)
@@ -192,7 +192,7 @@ def test_passes_start_whom_plain_passes_start(seed, monkeypatch):
         partition_weight=5, partition_factor=(("q1", 2),), max_job_test=int(some([5, 500])),
         interval_s=float(some([1, 30])), window_linear_s=float(some([0, 20])), resolution_s=float(some([1, 60])),
         window_s=float(some([300, 86400])), test_s=float(some([0, 0.01])))
-    policy = str(some(["slurm", "fgd", "stay"]))
+    policy = str(some(["slurm", "slurm", "fgd"]))
     found = replay(problem, policy, backfill="slurm", slurm=slurm)
     for plain in plain_slurm.PLAIN:
         monkeypatch.setattr(slurm_module, plain.__name__, plain)
@@ -212,6 +212,18 @@ def test_who_waits_is_kept_in_order_while_priorities_age_and_tie():
         plain_slurm.rank_jobs(plan, expected, now_s)
         rank_jobs(plan, waiting, now_s)
         assert waiting == expected
+
+
+@pytest.mark.usefixtures("python_itself")
+def test_nodes_are_shut_in_a_span_and_free_when_the_last_of_their_spans_that_meet_is_over():
+    rng = np.random.default_rng(0)
+    plan, aside = SimpleNamespace(is_shut=np.zeros(4, bool)), []
+    for _ in range(40):
+        begin_s, end_s, start_s, until_s = np.r_[np.sort(rng.integers(0, 60, 2)), np.sort(rng.integers(0, 60, 2))]
+        slurm_module.set_aside(aside, begin_s, end_s + 1, int(rng.integers(4)))
+        answers = [(way(plan, aside, start_s, until_s), plan.is_shut.tolist())
+                   for way in (plain_slurm.shut_nodes, slurm_module.shut_nodes)]
+        assert answers[0] == answers[1]
 
 
 def test_a_cap_and_prices_do_not_go_with_it():

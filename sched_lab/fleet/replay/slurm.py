@@ -228,11 +228,13 @@ class Planner(NamedTuple):
     ----------
     desk, timed, order, schedule : what decides; the tasks, what orders them, and who is where
     slurm, zero_s : its numbers; second 0 in seconds since 1970
-    has_room, seen : (asks, nodes) whether a node has room now, and which of its states was looked at
+    room_s, room_by : (asks, nodes) when the last of those who run ends before a node has room, and who that
+        is; -inf if it has room now, inf if never
+    seen : (asks, nodes) which state of a node was looked at
+    num_hidden : (nodes,) states that differ only in what a policy sees
     is_shut : (nodes,) nodes that a job cannot have in its time
     will_have : (nodes,) nodes that have room when others have ended
-    is_copied : (nodes,) whether what is free by then stands below; else it is as now
-    later : the world by then
+    later : the world by then, for the nodes that are looked at
     came, num_came : (tasks,) and (1,) how many had come to wait before a job did, and have by now
     """
 
@@ -242,11 +244,12 @@ class Planner(NamedTuple):
     schedule: Schedule
     slurm: SlurmQueue
     zero_s: float
-    has_room: Truths
+    room_s: Floats
+    room_by: Integers
     seen: Integers
+    num_hidden: Integers
     is_shut: Truths
     will_have: Truths
-    is_copied: Truths
     later: World
     came: Integers
     num_came: Integers
@@ -259,30 +262,18 @@ def planner_of(desk: Desk, timed: TimedTasks, order: Order, schedule: Schedule,
     num_asks = int(order.ask.max(initial=-1)) + 1
     numbers = slurm._replace(partition_factor=(), unmodelled=())  # of one type, whatever a file says
     return Planner(
-        desk, timed, order, schedule, numbers, zero_s, np.zeros((num_asks, num_nodes), np.bool_),
-        np.full((num_asks, num_nodes), -1), np.zeros(num_nodes, np.bool_), np.zeros(num_nodes, np.bool_),
-        np.zeros(num_nodes, np.bool_), copied(desk.world), np.zeros(len(order.ask), np.int64), np.zeros(1, np.int64))
+        desk, timed, order, schedule, numbers, zero_s, np.full((num_asks, num_nodes), np.inf),
+        np.full((num_asks, num_nodes), -1), np.full((num_asks, num_nodes), -1), np.zeros(num_nodes, np.int64),
+        np.zeros(num_nodes, np.bool_), np.zeros(num_nodes, np.bool_), copied(desk.world),
+        np.zeros(len(order.ask), np.int64), np.zeros(1, np.int64))
+
+
+NOW = (-np.inf, -1)  # nobody has to end
 
 
 @njit(cache=True)
-def look_now(plan: Planner, task: int) -> None:
-    """Look which nodes have room for a task now, where they have changed."""
-    world = plan.desk.world
-    version = plan.desk.memory.version
-    ask = plan.order.ask[task]
-    asks = plan.timed.asks
-    for node in range(len(version)):
-        if plan.seen[ask, node] != version[node]:
-            plan.seen[ask, node] = version[node]
-            plan.has_room[ask, node] = lacking(world, asks.task[task], asks.memory_mib[task], node) == 0
-
-
-@njit(cache=True)
-def copy_node(plan: Planner, node: int) -> None:
+def begin_later(plan: Planner, node: int) -> None:
     """Begin what a node has free later with what it has now."""
-    if plan.is_copied[node]:
-        return
-    plan.is_copied[node] = True
     now, later = plan.desk.world, plan.later
     later.state.cpu_left_milli[node] = now.state.cpu_left_milli[node]
     later.state.memory_left_mib[node] = now.state.memory_left_mib[node]
@@ -291,19 +282,36 @@ def copy_node(plan: Planner, node: int) -> None:
 
 
 @njit(cache=True)
-def take_later(plan: Planner, task: int, node: int, gpu_mask: int, sign: int) -> None:
-    """Take what a task asks for from what a node has free later (sign 1), or give it back (-1)."""
-    copy_node(plan, node)
-    take(plan.later, plan.timed.asks, task, node, gpu_mask, sign)
+def fits_later(plan: Planner, task: int, node: int) -> bool:
+    """Whether a node has room for a task later."""
+    asks = plan.timed.asks
+    return bool(lacking(plan.later, asks.task[task], asks.memory_mib[task], node) == 0)
 
 
 @njit(cache=True)
-def fits_later(plan: Planner, task: int, node: int) -> bool:
-    """Whether a node has room for a task when those looked at have ended."""
-    if not plan.is_copied[node]:
-        return bool(plan.has_room[plan.order.ask[task], node])
-    asks = plan.timed.asks
-    return bool(lacking(plan.later, asks.task[task], asks.memory_mib[task], node) == 0)
+def room_on(plan: Planner, task: int, node: int, running: list[tuple[float, int]]) -> tuple[float, int]:
+    """After which end a node has room for a task, if nobody comes."""
+    begin_later(plan, node)
+    if fits_later(plan, task, node):
+        return NOW
+    for end_s, other in running:
+        if plan.schedule.node[other] == node:
+            take(plan.later, plan.timed.asks, other, node, plan.schedule.gpu_mask[other], -1)
+            if fits_later(plan, task, node):
+                return end_s, other
+    return np.inf, -1
+
+
+@njit(cache=True)
+def look(plan: Planner, task: int, running: list[tuple[float, int]]) -> None:
+    """Look after which end each node has room for a task, where it has changed."""
+    version = plan.desk.memory.version
+    ask = plan.order.ask[task]
+    for node in range(len(version)):
+        state = version[node] - plan.num_hidden[node]
+        if plan.seen[ask, node] != state:
+            plan.seen[ask, node] = state
+            plan.room_s[ask, node], plan.room_by[ask, node] = room_on(plan, task, node, running)
 
 
 @njit(cache=True)
@@ -350,45 +358,43 @@ def like_parts(plan: Planner, part: int) -> tuple[int, int]:
 
 
 @njit(cache=True)
-def gpus_later(plan: Planner, task: int, node: int) -> int:
-    """First GPUs of a node that have room later."""
-    copy_node(plan, node)
-    return first_gpus(plan.later, plan.timed.asks.task[task], node, plan.later.state.gpu_left_milli[node])
+def show_later(plan: Planner, node: int, running: list[tuple[float, int]], until: tuple[float, int]) -> None:
+    """Show what a node has free when those up to an end have ended."""
+    begin_later(plan, node)
+    for one in running:
+        if one <= until and plan.schedule.node[one[1]] == node:
+            take(plan.later, plan.timed.asks, one[1], node, plan.schedule.gpu_mask[one[1]], -1)
 
 
 @njit(cache=True)
-def nodes_later(plan: Planner, job: int, chosen: list[int]) -> bool:
-    """Nodes for the parts of a job by what is free later; parts that ask for the same are apart."""
+def nodes_after(plan: Planner, job: int, running: list[tuple[float, int]], until: tuple[float, int],
+                chosen: list[int]) -> bool:
+    """Nodes for the parts of a job when those up to an end have ended; parts that ask for the same are apart."""
     chosen.clear()
-    taken = [(0, 0, 0)]
-    taken.clear()
+    part = job
+    while part >= 0:
+        look(plan, part, running)
+        part = like_parts(plan, part)[1]
     part = job
     while part >= 0:
         num, other = like_parts(plan, part)
+        ask = plan.order.ask[part]
         for node in range(len(plan.is_shut)):
-            plan.will_have[node] = not plan.is_shut[node] and fits_later(plan, part, node)
-        before = len(chosen)
+            plan.will_have[node] = not plan.is_shut[node] and (
+                (plan.room_s[ask, node], plan.room_by[ask, node]) <= until)
+        for node in chosen:  # where others of its parts are
+            plan.will_have[node] = fits_later(plan, part, node)
+        before = chosen[:]
         if not choose_nodes(plan.will_have, num, chosen):
-            break
-        for node in chosen[before:] if other >= 0 else chosen[:0]:  # the others see what these take
-            gpu_mask = gpus_later(plan, part, node)
-            take_later(plan, part, node, gpu_mask, 1)
-            taken.append((part, node, gpu_mask))
+            return False
+        for node in chosen[len(before):] if other >= 0 else before[:0]:  # the others see what these take
+            if node not in before:
+                show_later(plan, node, running, until)
+            kind = plan.timed.asks.task[part]
+            gpu_mask = first_gpus(plan.later, kind, node, plan.later.state.gpu_left_milli[node])
+            take(plan.later, plan.timed.asks, part, node, gpu_mask, 1)
         part = other
-    for task, node, gpu_mask in taken:
-        take_later(plan, task, node, gpu_mask, -1)
-    return part < 0
-
-
-@njit(cache=True)
-def nodes_now(plan: Planner, job: int, chosen: list[int]) -> bool:
-    """Nodes for the parts of a job by what is free now; as `nodes_later`."""
-    plan.is_copied[:] = False
-    part = job
-    while part >= 0:
-        look_now(plan, part)
-        part = plan.timed.next_part[part]
-    return nodes_later(plan, job, chosen)
+    return True
 
 
 @njit(cache=True)
@@ -399,29 +405,32 @@ def earliest(plan: Planner, job: int, running: list[tuple[float, int]], now_s: f
     Those that run are taken out in the order of their ends, all within a window together; the
     window doubles. What is planned for later counts nothing but for the nodes that are shut.
     """
-    if nodes_now(plan, job, chosen):
+    if nodes_after(plan, job, running, NOW, chosen):
         return now_s
-    plan.is_copied[:] = False
+    first_s = np.inf  # before, no node has room for the first part
+    for node in range(len(plan.is_shut)):
+        if not plan.is_shut[node]:
+            first_s = min(first_s, plan.room_s[plan.order.ask[job], node])
+    if first_s == np.inf:
+        return np.inf
     window_s = 30.0
     until_s = -1.0
-    last_s = -1.0
+    last = NOW
     place = 0
     while place < len(running):
         while place < len(running):
             end_s, other = running[place]
             place += 1
-            node = plan.schedule.node[other]
             if end_s == np.inf:
                 return np.inf
-            if plan.is_shut[node]:
+            if plan.is_shut[plan.schedule.node[other]]:
                 continue
             if until_s < 0:
                 until_s = end_s + 30 - (end_s + plan.zero_s) % 30
-            last_s = end_s
-            take_later(plan, other, node, plan.schedule.gpu_mask[other], -1)
+            last = (end_s, other)
             if place < len(running) and running[place][0] > until_s + window_s:
                 break
-        if last_s < 0:
+        if last[1] < 0:
             return np.inf
         while True:
             window_s += plan.slurm.window_linear_s if plan.slurm.window_linear_s > 0 else window_s
@@ -429,49 +438,59 @@ def earliest(plan: Planner, job: int, running: list[tuple[float, int]], now_s: f
                 break
             if running[place][0] == np.inf:
                 break
-        if nodes_later(plan, job, chosen):
-            if last_s > now_s:
-                return last_s
-            return max(last_s + 30, now_s + 1)
+        if first_s <= last[0] and nodes_after(plan, job, running, last, chosen):
+            if last[0] > now_s:
+                return last[0]
+            return max(last[0] + 30, now_s + 1)
     return np.inf
 
 
 @njit(cache=True)
-def shut_nodes(plan: Planner, aside: list[tuple[float, float, int]], start_s: float,
+def set_aside(aside: list[tuple[float, float, int, bool]], begin_s: float, end_s: float, node: int) -> None:
+    """Set a node aside for a span, and note of each of its spans whether another one goes on at its end."""
+    goes_on = False
+    for n in range(len(aside)):
+        since_s, until_s, other, _ = aside[n]
+        if other == node:
+            goes_on |= since_s <= end_s < until_s
+            if begin_s <= until_s < end_s:
+                aside[n] = (since_s, until_s, other, True)
+    aside.append((begin_s, end_s, node, goes_on))
+
+
+@njit(cache=True)
+def shut_nodes(plan: Planner, aside: list[tuple[float, float, int, bool]], start_s: float,
                until_s: float) -> float:
     """Shut the nodes that others are to have in a span; say when one of them is free again, or inf."""
     plan.is_shut[:] = False
     later_s = np.inf
-    for begin_s, end_s, node in aside:
+    for begin_s, end_s, node, goes_on in aside:
         if end_s > start_s and begin_s <= until_s:
             plan.is_shut[node] = True
-            is_kept = end_s >= later_s
-            for next_s, last_s, other in aside if not is_kept else aside[:0]:
-                is_kept |= other == node and next_s <= end_s < last_s
-            if not is_kept:
-                later_s = end_s
+            if not goes_on:
+                later_s = min(later_s, end_s)
     return later_s
 
 
 @njit(cache=True)
-def is_taken(aside: list[tuple[float, float, int]], chosen: list[int], start_s: float,
+def is_taken(aside: list[tuple[float, float, int, bool]], chosen: list[int], start_s: float,
              until_s: float) -> bool:
     """Whether others are to have one of these nodes in a span."""
-    for begin_s, end_s, node in aside:
+    for begin_s, end_s, node, _ in aside:
         if end_s > start_s and begin_s < until_s and node in chosen:
             return True
     return False
 
 
 @njit(cache=True)
-def plan_start(plan: Planner, aside: list[tuple[float, float, int]], job: int,
+def plan_start(plan: Planner, aside: list[tuple[float, float, int, bool]], job: int,
                running: list[tuple[float, int]], now_s: float, chosen: list[int]) -> float:
     """Earliest start of a job on whole nodes that nobody before it is to have (`_attempt_backfill`).
 
     Parameters
     ----------
     plan, job, running, now_s, chosen : as `earliest`
-    aside : whole nodes set aside for later: from when to when, and which; those of the job are added
+    aside : whole nodes set aside for later, as `set_aside` adds them; those of the job are added
     """
     length_s = plan.timed.walltime_s[job]
     step_s = plan.slurm.resolution_s
@@ -487,7 +506,7 @@ def plan_start(plan: Planner, aside: list[tuple[float, float, int]], job: int,
             if not is_taken(aside, chosen, begin_s, until_s):
                 if start_s <= now_s + plan.slurm.window_s:
                     for node in chosen:
-                        aside.append((begin_s, until_s, node))
+                        set_aside(aside, begin_s, until_s, node)
                 return start_s
             later_s = start_s + step_s if start_s == from_s else start_s
         from_s = later_s
@@ -563,14 +582,15 @@ def start_now(kernels: Any, plan: Planner, job: int, chosen: list[int], now_s: f
         change(plan.desk, timed, other, schedule, -1, now_s)
     for node in hidden:
         hide(plan.desk, node, -1)
+        plan.num_hidden[node] += 2
     is_placed = part < 0
     turn = 0
     part = job
     while part >= 0:
         if not is_placed:
-            plan.is_copied[:] = False
-            schedule.node[part] = chosen[turn]
-            schedule.gpu_mask[part] = gpus_later(plan, part, chosen[turn])
+            node = schedule.node[part] = chosen[turn]
+            world = plan.desk.world
+            schedule.gpu_mask[part] = first_gpus(world, timed.asks.task[part], node, world.state.gpu_left_milli[node])
         begin(kernels, plan.desk, timed, part, now_s, ends, schedule)
         if schedule.end_s[part] > now_s:
             until = (now_s + timed.walltime_s[part], part)
@@ -595,7 +615,7 @@ def serve_heads(kernels: Any, plan: Planner, waiting: list[int], now_s: float,
     for job in waiting[:plan.slurm.queue_depth]:
         if is_held[plan.order.queue[job]]:
             continue
-        if nodes_now(plan, job, chosen):
+        if nodes_after(plan, job, running, NOW, chosen):
             start_now(kernels, plan, job, chosen, now_s, ends, running)
             has_started = True
         else:
@@ -604,21 +624,22 @@ def serve_heads(kernels: Any, plan: Planner, waiting: list[int], now_s: float,
 
 
 @njit(cache=True)
-def may_start(plan: Planner, job: int, now_s: float, free_until_s: Floats, widest_s: Floats) -> bool:
+def may_start(plan: Planner, job: int, running: list[tuple[float, int]], now_s: float, free_until_s: Floats,
+              widest_s: Floats) -> bool:
     """Whether a node has room now for the first part of a job, and is not set aside before it would end.
 
     Parameters
     ----------
-    plan, job, now_s : the plan, the first part, the time
+    plan, job, running, now_s : as `earliest`
     free_until_s : (nodes,) from when on each node is set aside
     widest_s : (asks,) the latest of these among the nodes with room now, NaN if not known
     """
     ask = plan.order.ask[job]
     if np.isnan(widest_s[ask]):
-        look_now(plan, job)
+        look(plan, job, running)
         widest_s[ask] = -np.inf
         for node in range(len(free_until_s)):
-            if plan.has_room[ask, node]:
+            if plan.room_s[ask, node] == -np.inf:
                 widest_s[ask] = max(widest_s[ask], free_until_s[node])
     return bool(now_s + plan.timed.walltime_s[job] < widest_s[ask] or widest_s[ask] == np.inf)
 
@@ -630,15 +651,15 @@ def serve_all(kernels: Any, plan: Planner, waiting: list[int], now_s: float,
 
     Behind the last who may start now, plans would change nothing, and are not made.
     """
-    aside = [(0.0, 0.0, 0)]
+    aside = [(0.0, 0.0, 0, False)]
     aside.clear()
     chosen = [0]
     free_until_s = np.full(len(plan.is_shut), np.inf)
-    widest_s = np.full(len(plan.has_room), np.nan)
+    widest_s = np.full(len(plan.room_s), np.nan)
     last = min(len(waiting), plan.slurm.max_job_test) - 1
     has_started = False
     for turn in range(last + 1):
-        while last >= turn and not may_start(plan, waiting[last], now_s, free_until_s, widest_s):
+        while last >= turn and not may_start(plan, waiting[last], running, now_s, free_until_s, widest_s):
             last -= 1
         if last < turn:
             break
@@ -648,7 +669,7 @@ def serve_all(kernels: Any, plan: Planner, waiting: list[int], now_s: float,
         if is_now:
             start_now(kernels, plan, job, chosen, now_s, ends, running)
             has_started = True
-        for begin_s, end_s, node in aside[num_before:]:
+        for begin_s, end_s, node, _ in aside[num_before:]:
             if end_s > now_s:
                 free_until_s[node] = min(free_until_s[node], begin_s)
         if is_now or len(aside) > num_before:
@@ -661,10 +682,12 @@ def never_apart(plan: Planner) -> Truths:
     """Jobs of which the parts do not fit the empty cluster on different nodes, (tasks,)."""
     is_never = np.zeros(len(plan.order.base), np.bool_)
     chosen = [0]
+    nobody = [NOW]
+    nobody.clear()
     plan.is_shut[:] = False
     for job in plan.timed.arrival:
         if plan.timed.next_part[job] >= 0:
-            is_never[job] = not nodes_now(plan, job, chosen)
+            is_never[job] = not nodes_after(plan, job, nobody, NOW, chosen)
     return is_never
 
 
