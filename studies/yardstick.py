@@ -17,6 +17,7 @@ from sched_lab.fleet.replay.compare import wait_difference, waits_of, who_waits
 from sched_lab.fleet.replay.events import replay
 from sched_lab.fleet.replay.meter import measure
 from sched_lab.fleet.replay.problem import Problem, Schedule
+from sched_lab.fleet.replay.slurm import SlurmQueue
 from sched_lab.lab.arrays import Floats, Integers, Texts, Truths
 from sched_lab.lab.frames import sha256
 from sched_lab.lab.sweeps import grid
@@ -45,6 +46,7 @@ EVERY_NODE = 4  # of those nodes
 RULES = ("none", "first-fit", "easy")
 PLACEMENTS = ("fgd", "bestfit", "dotprod", "gpu-packing", "pwr-fgd:0.1", "joint", "kubernetes")
 NEW = "stay"
+MULTIFACTOR = SlurmQueue(age_weight=1000, size_weight=1000, has_weights=True)  # age and size
 
 
 def jobs_of(path: Path) -> tuple[Floats, Floats, Integers]:
@@ -161,7 +163,8 @@ def cell(files: Mapping[str, tuple[str, ...]], placements: tuple[str, ...], trac
          load: float, rule: str) -> pd.DataFrame:
     """Every placement in one month."""
     problem = problem_of_cell(files[trace], trace, month, load)
-    return compared(problem, {name: replay(problem, name, backfill=rule) for name in placements})
+    return compared(problem, {name: replay(problem, name, backfill=rule, slurm=MULTIFACTOR)
+                              for name in placements})
 
 
 def history_s(problem: Problem, num_last: int = 20) -> Floats:
@@ -226,6 +229,15 @@ def yardstick(place: Workplace) -> Mapping[str, pd.DataFrame]:
     return {"fleet/yardstick.csv": frame.round(6)}
 
 
+def multifactor(place: Workplace) -> Mapping[str, pd.DataFrame]:
+    """Judged months under the multifactor priority and the backfill of Slurm."""
+    files = files_of(place)
+    cells = grid(trace=list(TRACES), month=[JUDGED], load=list(LOADS), rule=["slurm"])
+    frame = place.sweep(partial(cell, files, (*PLACEMENTS, NEW)), cells, "yardstick-slurm",
+                        depends_on=checksums(files))
+    return {"fleet/yardstick_slurm.csv": frame.round(6)}
+
+
 def doubtful(place: Workplace) -> Mapping[str, pd.DataFrame]:
     """Judged months, where the new policy knows less and less."""
     files = files_of(place)
@@ -241,6 +253,10 @@ YARDSTICKS: dict[str, Experiment] = {one.name: one for one in (
                ("fleet/yardstick.csv",), 25.0,
                {"traces": list(TRACES), "loads": LOADS, "rules": RULES,
                 "policies": [*PLACEMENTS, NEW]}, yardstick, needs=NEEDS),
+    Experiment("yardstick-slurm", "judged months under the queue of Slurm",
+               ("fleet/yardstick_slurm.csv",), 8.0,
+               {"traces": list(TRACES), "loads": LOADS, "policies": [*PLACEMENTS, NEW],
+                "queue": MULTIFACTOR._asdict()}, multifactor, needs=NEEDS),
     Experiment("yardstick-doubtful", "the same where nobody knows run times well",
                ("fleet/yardstick_doubtful.csv",), 8.0,
                {"traces": list(TRACES), "loads": LOADS[1:], "rules": RULES[:2], "known": KNOWN},
