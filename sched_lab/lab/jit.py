@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import cache, cached_property, lru_cache, update_wrapper
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -94,81 +93,6 @@ def source_stamp(file: Path) -> str:
     return digest.hexdigest()
 
 
-@cache
-def _emit_late() -> None:
-    """Let numba make machine code of a function when somebody asks for its address, and not before.
-
-    A function that only compiled code calls is linked into its callers, and is optimised and emitted there. To do so
-    with the function alone, too, took a third of the time, for code that nobody ran. For the same reason the parts of
-    numba that stand for functions of NumPy get no entry from Python. A first `sched-lab inflate` takes 20 s of CPU
-    with it and 29 s without; options that are public, such as fewer passes of LLVM, win none of that back. All this is
-    private in numba, and looked at from version 0.68 on; earlier ones go their own way.
-    """
-    import numba
-
-    if numba.version_info.short < (0, 68):
-        return
-    codegen: Any = import_module("numba.core.codegen")
-    environment: Any = import_module("numba.core.environment")
-    stack: Any = import_module("numba.core.targetconfig").ConfigStack
-    jit_codegen = codegen.JITCPUCodegen
-    plain_set_env = jit_codegen.set_env
-    plain_add_module = jit_codegen._add_module
-
-    class Late(codegen.JITCodeLibrary):  # type: ignore[misc]
-        """A library whose module is given to the engine on demand."""
-
-        is_emitted = False
-
-        def _finalize_specific(self) -> None:
-            """Emit nothing yet."""
-
-        def _optimize_final_module(self) -> None:
-            """Leave all but the cheapest optimisation to the callers."""
-            flags = stack.top_or_none()
-            if flags is None or not flags.no_cpython_wrapper:
-                super()._optimize_final_module()
-            else:
-                manager, builder = self._codegen._module_pass_manager(
-                    loop_vectorize=False, slp_vectorize=False, opt=self._codegen._opt_level, cost="cheap")
-                manager.run(self._final_module, builder)
-
-        def emit(self) -> None:
-            """Make machine code, and tell it where the environments of its functions are."""
-            self.is_emitted = True
-            self._codegen._engine.add_module(self._final_module)
-            super()._finalize_specific()
-            for variable in self._final_module.global_variables:
-                known = environment.lookup_environment(variable.name)
-                if known is not None:
-                    self._codegen.set_env(variable.name, known)
-
-        def get_pointer_to_function(self, name: str) -> Any:
-            """Emit the module, if it has the function."""
-            self._ensure_finalized()
-            module = self._shared_module or self._final_module
-            if not self.is_emitted and any(
-                    each.name == name and not each.is_declaration for each in module.functions):
-                self.emit()
-            return super().get_pointer_to_function(name)
-
-        def serialize_using_object_code(self) -> Any:
-            """Keep what there is: machine code, or else what callers are linked with."""
-            return super().serialize_using_object_code() if self.is_emitted else self.serialize_using_bitcode()
-
-    def set_env(self: Any, name: str, env: Any) -> None:
-        if self._engine.is_symbol_defined(name):    # else `emit` does it
-            plain_set_env(self, name, env)
-
-    def add_module(self: Any, module: Any) -> None:
-        if not isinstance(module._CPUCodeLibrary__library, Late):
-            plain_add_module(self, module)
-
-    jit_codegen.set_env = set_env
-    jit_codegen._add_module = add_module
-    jit_codegen._library_class = Late
-
-
 def _folders() -> Iterator[Path]:
     """Where compiled code may be kept, the best place first."""
     if said := os.environ.get("NUMBA_CACHE_DIR"):
@@ -205,25 +129,28 @@ def _folder_of(file: Path) -> str:
     return str(folder)
 
 
-def _compiled(function: Any, options: dict[str, Any], form: str) -> Any:
+def _is_kept(function: Any, options: dict[str, Any]) -> bool:
+    """Whether what is compiled of a function is kept on disk: one of ours, unless it is told not to be."""
+    return bool(options.get("cache", True)) and is_ours(file_of(function)) and kept_in() is not None
+
+
+def _compiled(function: Any, options: dict[str, Any], form: str, *signature: Any) -> Any:
     """A function of ours in compiled form, kept on disk; another one compiled afresh in every process."""
     import numba
 
-    _emit_late()
     _listen()
-    file = file_of(function)
-    is_kept = options.get("cache", True) and is_ours(file) and kept_in() is not None
     config: Any = numba.config
     plain = config.CACHE_DIR
-    config.CACHE_DIR = f"{_folder_of(file)}/{form}" if is_kept else plain
+    is_kept = _is_kept(function, options)
+    config.CACHE_DIR = f"{_folder_of(file_of(function))}/{form}" if is_kept else plain
     try:
-        compiled: Any = numba.njit(**options | {"cache": is_kept})(function)
+        return numba.njit(*signature, **options | {"cache": is_kept})(function)
     finally:
         config.CACHE_DIR = plain
-    return compiled
 
 
-_to_refer: list[type] = []    # records that numba has not heard of yet
+_to_refer: list[type] = []      # records and functions that numba has not heard of yet
+_to_offer: list[Compiled] = []
 
 
 def by_reference(record: Record) -> Record:
@@ -243,6 +170,25 @@ def _refer() -> None:
 
         while _to_refer:
             refer(_to_refer.pop())
+
+
+def _offer(function: Compiled) -> None:
+    """Let compiled code call a function of ours (numba's documentation, "High-level extension API").
+
+    Such a form takes plain numbers where literal ones are handed to it, and has no entry from Python.
+    """
+    import numba
+    from numba.extending import overload
+
+    config: Any = numba.config
+    is_kept = _is_kept(function.py_func, function.options)
+    options: Any = {name: value for name, value in function.options.items() if name != "inline"} | {"cache": is_kept}
+
+    @overload(function, jit_options=options, strict=False)
+    def form(*arguments: Any, **keywords: Any) -> Any:
+        if is_kept:     # numba is about to ask where; `_listen` sets it back
+            config.CACHE_DIR = f"{_folder_of(file_of(function.py_func))}/from compiled code"
+        return function.py_func
 
 
 runs_interpreted: ContextVar[bool] = ContextVar("runs_interpreted", default=False)
@@ -276,21 +222,12 @@ class Compiled:
         update_wrapper(self, function)
         self.py_func = function
         self.options = options
+        _to_offer.append(self)
 
     @cached_property
     def outer(self) -> Any:
         """The form that Python calls."""
         return _compiled(self.py_func, self.options, "from Python")
-
-    @cached_property
-    def inner(self) -> Any:
-        """The form that compiled code calls."""
-        return _compiled(self.py_func, self.options | {"no_cpython_wrapper": True}, "from compiled code")
-
-    @property
-    def _numba_type_(self) -> Any:
-        """What numba asks for where compiled code names the function."""
-        return _inner_kind()(self.inner)
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         if runs_interpreted.get():
@@ -303,29 +240,12 @@ class Compiled:
         return self if instance is None else MethodType(self, instance)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
+        if name.startswith("_"):
             raise AttributeError(name)
         return getattr(self.outer, name)
 
     def __reduce__(self) -> str:
         return self.py_func.__qualname__
-
-
-@cache
-def _inner_kind() -> Any:
-    """Type of a function of ours that compiled code calls."""
-    kinds: Any = import_module("numba.types")
-    extending: Any = import_module("numba.extending")
-
-    class Inner(kinds.Dispatcher):  # type: ignore[misc]
-        """One form for all numbers: numba would make one more for a variable that begins as a literal."""
-
-        def get_call_type(self, context: Any, arguments: Any, keywords: Any) -> Any:
-            plain = {name: kinds.unliteral(kind) for name, kind in keywords.items()}
-            return super().get_call_type(context, tuple(map(kinds.unliteral, arguments)), plain)
-
-    extending.register_model(Inner)(extending.models.OpaqueModel)
-    return Inner
 
 
 class Turns:
@@ -445,33 +365,43 @@ compiling_told = Compiling()
 
 @cache
 def _listen() -> None:
-    """Hear of numba's events."""
+    """Hear of numba's events (its documentation, "Event API")."""
     import numba
     from numba.core import event
 
     turns = Turns()
-    is_late = numba.version_info.short >= (0, 68)
+    config: Any = numba.config
 
     class Compilation(event.Listener):
+        def __init__(self) -> None:
+            self.levels: list[int] = []
+
         def on_start(self, event: Any) -> None:
-            dispatcher = event.data["dispatcher"]
-            function = dispatcher.py_func
+            while _to_offer:
+                _offer(_to_offer.pop())
             compiling_told(True)
-            turns.take(function)
-            is_numbas = function.__module__.startswith("numba.") and "<locals>" in function.__qualname__
-            if is_late and is_numbas and compiling_told.depth > 1:
-                dispatcher._compiler.targetoptions |= {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+            turns.take(event.data["dispatcher"].py_func)
+            self.levels.append(config.OPT)
+            if len(self.levels) > 1:    # LLVM optimises it once more, in full, as a part of the one that is called
+                config.OPT = min(config.OPT, 1)
 
         def on_end(self, event: Any) -> None:
+            config.OPT = self.levels.pop()
             turns.finish(event.data["dispatcher"].py_func)
             compiling_told(False)
 
     class Compiler(event.Listener):
+        plain: Any = None
+
         def on_start(self, event: Any) -> None:
+            if not turns.depth:
+                self.plain = config.CACHE_DIR
             turns(True)
 
         def on_end(self, event: Any) -> None:
             turns(False)
+            if not turns.depth:
+                config.CACHE_DIR = self.plain
 
     register: Any = event.register
     register("numba:compile", Compilation())
@@ -507,10 +437,7 @@ def njit(**options: Any) -> Callable[[F], F]:
 @lru_cache(maxsize=256)
 def _compiled_for(function: Any, types: tuple[Any, ...], error_model: str) -> Any:
     """One function compiled for one list of argument types, and closed to others: numba then takes it as a value."""
-    compiled = _compiled(function, {"error_model": error_model}, "as a value")
-    compiled.compile(types)
-    compiled.disable_compile()
-    return compiled
+    return _compiled(function, {"error_model": error_model}, "as a value", types)
 
 
 def first_class(function: F, *arguments: Any) -> F:

@@ -9,7 +9,6 @@ import hashlib
 from typing import Any
 
 from numba import types, typeof
-from numba.core.typing import signature
 from numba.experimental import structref
 from numba.extending import NativeValue, typeof_impl, unbox
 
@@ -20,30 +19,28 @@ class Reference(types.StructRef):
     def __init__(self, record: type, fields: Any) -> None:
         super().__init__(fields)
         self.record = record
-        digest = hashlib.sha256(repr(self._fields).encode()).hexdigest()[:16]
+        digest = hashlib.sha256(repr(fields).encode()).hexdigest()[:16]
         self.name = f"{record.__module__}.{record.__qualname__}.{digest}"    # short: it is part of every symbol
 
 
 structref.register(Reference)
+new: Any = structref.new
 
 
 @unbox(Reference)
 def copy_fields(kind: Any, record: Any, c: Any) -> Any:
     """Make a struct of a record that Python hands over: its arrays are the same, its numbers are copies."""
-    names, kinds = zip(*kind.field_dict.items(), strict=True)
-    values = []
+    def empty() -> Any:
+        return new(kind)
+
+    takes = kind()
+    made = c.context.compile_subroutine(c.builder, empty, takes)
+    status, struct = c.context.call_internal_no_propagate(c.builder, made.fndesc, takes, ())
     for name, each in kind.field_dict.items():
         field = c.pyapi.object_getattr_string(record, name)
-        values.append(c.unbox(each, field).value)
+        value = c.unbox(each, field).value
         c.pyapi.decref(field)
-    lines = [f"def fill({', '.join(names)}):", "    _struct = _new(_kind)",
-             *(f"    _struct.{name} = {name}" for name in names), "    return _struct"]
-    space: dict[str, Any] = {"_new": structref.new, "_kind": kind}
-    exec("\n".join(lines), space)      # the names are those of fields of a class
-    takes = signature(kind, *kinds)
-    fill = c.context.compile_subroutine(c.builder, space["fill"], takes)
-    status, struct = c.context.call_internal_no_propagate(c.builder, fill.fndesc, takes, values)
-    for each, value in zip(kinds, values, strict=True):
+        c.context.get_setattr(name, types.void(kind, each))(c.builder, (struct, value))
         c.context.nrt.decref(c.builder, each, value)    # the struct holds its own
     return NativeValue(struct, is_error=status.is_error)
 

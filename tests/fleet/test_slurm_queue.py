@@ -12,7 +12,7 @@ from sched_lab.fleet.read.reading import read_files
 from sched_lab.fleet.read.slurm import settings_in
 from sched_lab.fleet.read.tables import ReadOptions
 from sched_lab.fleet.replay import slurm as slurm_module
-from sched_lab.fleet.replay.case import case_of, desk_of, hold
+from sched_lab.fleet.replay.case import case_of, desk_of, hold, kernels_of
 from sched_lab.fleet.replay.compare import Question, chosen_policies
 from sched_lab.fleet.replay.events import replay
 from sched_lab.fleet.replay.problem import problem_of
@@ -27,7 +27,6 @@ from sched_lab.fleet.replay.slurm import (
 )
 from sched_lab.lab.frames import InputError
 from sched_lab.lab.jit import interpreted, quiet
-from sched_lab.online.inflation import kernels_for
 from sched_lab.online.model import PowerSettings, open_nodes
 from sched_lab.online.score_index import note_change
 from sched_lab.traces import find_reference
@@ -258,7 +257,7 @@ def test_a_real_slurm_starts_whom_the_rule_starts(live):
     jobs = case.timed.arrival
     both = sames = total = 0
     with quiet():
-        kernels = kernels_for(case.policy, case.world, desk.by_score)
+        kernels = kernels_of(case, desk)
         for now_s in np.unique(start_s[jobs]).tolist():
             for left, full in zip(case.world.state, case.empty.state, strict=True):
                 left[:] = full

@@ -14,7 +14,7 @@ import numpy as np
 from ...cluster import State
 from ...lab.arrays import Floats, Integers, Truths
 from ...lab.frames import InputError
-from ...lab.jit import by_reference, interpreted, njit
+from ...lab.jit import by_reference, first_class, interpreted, njit
 from ...online.bid import count_placed, is_due
 from ...online.inflation import (
     MAX_GROUPS,
@@ -24,6 +24,7 @@ from ...online.inflation import (
     decide,
     decide_by_index,
     empty_memory,
+    kernels_for,
     stage_now,
     weighing_of,
 )
@@ -456,16 +457,16 @@ def desk_of(case: Case) -> Desk:
 
 
 @njit(cache=True)
-def price_anew(kernels: Any, desk: Desk) -> None:
-    """Let the last of the kernels compute prices, if the policy asks; forget all scores."""
+def price_anew(scores: Any, desk: Desk) -> None:
+    """Let the last of the scores compute prices, if the policy asks; forget all scores."""
     index = desk.by_score
     if desk.world.bids.served_w[0] > 0:
-        kernels[-1](desk.world, 0, index.stale[:0], index.score[0], index.gpu_mask[0])
+        scores[-1](desk.world, 0, index.stale[:0], index.score[0], index.gpu_mask[0])
         index.owner[:] = -1
         desk.memory.owner[:] = -1
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def index_of_stage(index: Index, stage: int, num_stages: int) -> Index:
     """Rows of an index that belong to a stage."""
     if num_stages == 1:
@@ -485,9 +486,9 @@ def index_of_stage(index: Index, stage: int, num_stages: int) -> Index:
 
 
 @njit(cache=True)
-def decide_now(kernels: Any, desk: Desk, timed: TimedTasks, task: int,
-               now_s: float) -> tuple[int, int]:
-    """Node of a task, -1 if none has room at a moment, and its GPUs there."""
+def decide_at(scores: Any, desk: Desk, timed: TimedTasks, task: int,
+              now_s: float) -> tuple[int, int]:
+    """Node of a task, -1 if none has room at a moment, and its GPUs there, by a policy's scores."""
     weighing = desk.weighing
     asks = timed.asks
     stage = stage_now(weighing, 0, desk.in_use)
@@ -498,14 +499,28 @@ def decide_now(kernels: Any, desk: Desk, timed: TimedTasks, task: int,
         desk.memory.owner[:] = -1
     elif not desk.is_plain[kind]:
         index = index_of_stage(desk.by_score, stage, len(weighing.starts))
-        node, gpu_mask = decide_by_index(kernels, weighing, stage, desk.world, index, asks, task)
+        node, gpu_mask = decide_by_index(scores, weighing, stage, desk.world, index, asks, task)
         if gpu_mask >= 0:
             return node, gpu_mask
         desk.is_plain[kind] = True
     if stage != desk.stage[0]:
         desk.stage[0] = stage
         desk.memory.owner[:] = -1
-    return decide(kernels, weighing, stage, desk.world, desk.memory, asks, task)
+    return decide(scores, weighing, stage, desk.world, desk.memory, asks, task)
+
+
+def kernels_of(case: Case, desk: Desk) -> tuple[tuple[Any], tuple[Any, ...]]:
+    """How the policy of a case decides, as a value, and its scores: an engine calls both, and holds the code of neither."""
+    scores = kernels_for(case.policy, case.world, desk.by_score)
+    return (first_class(decide_at, scores, desk, case.timed, 0, 0.0),), scores
+
+
+@njit(cache=True, inline="always")
+def decide_now(kernels: Any, desk: Desk, timed: TimedTasks, task: int,
+               now_s: float) -> tuple[int, int]:
+    """As `decide_at`, by the kernels of a case."""
+    place: tuple[int, int] = kernels[0][0](kernels[1], desk, timed, task, now_s)
+    return place
 
 
 @njit(cache=True)
@@ -570,7 +585,7 @@ def rise_milliwatt(world: World, task: int, node: int, gpu_mask: int) -> int:
                - node_milliwatt(world, node))
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def decide_within(kernels: Any, desk: Desk, timed: TimedTasks, task: int,
                   now_s: float) -> tuple[int, int]:
     """As `decide_now`; -1 also if the watts under the cap would not do."""
@@ -602,7 +617,7 @@ def begin(kernels: Any, desk: Desk, timed: TimedTasks, task: int, now_s: float,
         if end_s < np.inf:
             heappush(ends, (end_s, task))
     if is_due(desk.world):
-        price_anew(kernels, desk)
+        price_anew(kernels[1], desk)
 
 
 @njit(cache=True)

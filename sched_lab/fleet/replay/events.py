@@ -12,7 +12,6 @@ import numpy as np
 from ...lab.arrays import Floats, Integers, Truths
 from ...lab.frames import InputError, check_one_of
 from ...lab.jit import by_reference, njit, quiet
-from ...online.inflation import kernels_for
 from ...online.model import LASTING, Policy, PowerSettings, World, lacking_of, slots_left
 from ...online.score_index import note_change
 from ..read.dates import seconds_of
@@ -35,6 +34,7 @@ from .case import (
     first_place,
     forget_stopped,
     jobs_on,
+    kernels_of,
     node_among,
     node_milliwatts,
     note_stop,
@@ -99,7 +99,7 @@ class Queue(NamedTuple):
     num_active: Integers
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def places_together(kernels: Any, desk: Desk, timed: TimedTasks, job: int, by_policy: bool,
                     now_s: float, schedule: Schedule) -> bool:
     """Find places for all parts of a job as the nodes stand, one after another, or for none.
@@ -136,7 +136,7 @@ def places_together(kernels: Any, desk: Desk, timed: TimedTasks, job: int, by_po
     return part < 0
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def begin_job(kernels: Any, desk: Desk, timed: TimedTasks, job: int, now_s: float,
               ends: list[tuple[float, int]], schedule: Schedule) -> bool:
     """Start all parts of a job, or none if they have no room together; parameters as `begin`.
@@ -156,7 +156,7 @@ def begin_job(kernels: Any, desk: Desk, timed: TimedTasks, job: int, now_s: floa
     return False
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def serve(kernels: Any, desk: Desk, timed: TimedTasks, queue: Queue, heads: list[tuple[int, int]],
           is_first_fit: bool, now_s: float, ends: list[tuple[float, int]], schedule: Schedule) -> None:
     """Start who fits, in the order of the queue, until one does not; or every one (first-fit).
@@ -260,7 +260,7 @@ def replay_events(kernels: Any, desk: Desk, timed: TimedTasks, queue: Queue, is_
     -------
     runs that outages stopped, as `note_stop` adds them
     """
-    price_anew(kernels, desk)
+    price_anew(kernels[1], desk)
     lost = [(0, 0, 0, 0.0, 0.0)]
     lost.clear()
     back = [0]  # jobs that wait again
@@ -831,7 +831,7 @@ def book_line(kernels: Any, plan: Plan, now_s: float, waiting: list[int], num_be
         keep_waiting(plan, position, now_s, waiting, moments)
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def move_up_parts(kernels: Any, plan: Plan, job: int, old_s: float, now_s: float) -> bool:
     """Book all parts of a job anew if they can start before a moment, and say whether they can."""
     schedule = plan.schedule
@@ -855,7 +855,7 @@ def move_up_parts(kernels: Any, plan: Plan, job: int, old_s: float, now_s: float
     return is_earlier
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def move_up(kernels: Any, plan: Plan, now_s: float, waiting: list[int],
             moments: list[tuple[float, int]]) -> None:
     """Let who waits, in the order of the queue, start earlier on nodes that became freer.
@@ -912,7 +912,7 @@ def fits_now(plan: Plan, task: int, now_s: float, is_new: bool) -> bool:
     return False
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def serve_easily(kernels: Any, plan: Plan, now_s: float, waiting: list[int], head: int,
                  moments: list[tuple[float, int]]) -> int:
     """Start who may, in the order of the queue, and book for the first who may not.
@@ -961,7 +961,7 @@ def serve_easily(kernels: Any, plan: Plan, now_s: float, waiting: list[int], hea
     return head
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def pass_moment(plan: Plan, now_s: float, waiting: list[int],
                 moments: list[tuple[float, int]]) -> None:
     """Let what was booked until now start, and what ends by now end."""
@@ -984,7 +984,7 @@ def pass_moment(plan: Plan, now_s: float, waiting: list[int],
             show_node(plan, schedule.node[task], now_s, now_s)
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def close_booked(plan: Plan, one: int, now_s: float, back: list[int],
                  lost: list[tuple[int, int, int, float, float]], moments: list[tuple[float, int]]) -> None:
     """As `close_and_open`, on spells; the ends of what is stopped are no moments any more."""
@@ -1100,8 +1100,8 @@ def simulate(case: Case, backfill: str, problem: Problem | None = None,
     """
     desk = desk_of(case)
     timed = case.timed
-    kernels = kernels_for(case.policy, case.world, desk.by_score)
     with quiet():
+        kernels = kernels_of(case, desk)
         if backfill == "slurm" and problem is not None:
             zero_s = seconds_of(problem.zero or "") or 0.0
             lost = replay_slurm(kernels, planner_of(desk, timed, order_of(problem, timed, slurm),
