@@ -179,6 +179,18 @@ def test_moves_come_as_a_table_and_as_commands(capsys):
     assert_refused(call("move", "mine", "--moves", "0", "--out", "out"), capsys, "--moves")
 
 
+def test_of_a_moment_that_is_past_the_commands_do_not_lift_a_cordon_of_now():
+    """At 10 s c leaves n1, which was open then, since o ended there, and which the dump found cordoned."""
+    read(TASKS.replace("b,5,5,,1", "o,0,0,4,1,300,1000,1024,,n1,1\nb,5,5,,1"), out="closed")
+    cordon = '[{"effect": "NoSchedule", "key": "node.kubernetes.io/unschedulable"}]'
+    pd.read_csv("closed/nodes.csv", dtype=str).assign(taints=["", cordon, ""]).to_csv("closed/nodes.csv", index=False)
+    about = json.loads(Path("closed/about.json").read_text())
+    Path("closed/about.json").write_text(json.dumps({**about, "formats": {"pods.json": "k8s"}}))
+    assert call("move", "closed", "--moves", "1", "--at", "10", "--out", "plan") == 0
+    lines = Path("plan/commands.sh").read_text().splitlines()
+    assert lines[-2:] == ["# 1. c: n1 -> n0", "evict default c"]
+
+
 def test_watts_that_nobody_knows_matter_to_power_only(capsys):
     read(nodes=NODES.replace("A100", "H999"), out="new")
     assert call("explain", "new", "--task", "later") == 0

@@ -38,7 +38,7 @@ from ..read.tables import OUTAGES, ClusterTables, sources_of
 from ..replay.problem import Problem, Schedule, as_in_the_past, closed_at, latest_s, problem_of, recorded
 from .explain import Explanation, explain, moment_of, row_of_task
 from .mig_nodes import MigPlan, read_mig, recommend_mig
-from .move import GOALS, commands_of, plan_moves, system_of
+from .move import GOALS, closed_nodes, commands_of, plan_moves, system_of
 from .place import place_tasks
 from .recommend import Recommendation, recommend
 
@@ -296,6 +296,8 @@ def move_command(cluster: Cluster, out: PlanFolder, at: Now = None, moves: Moves
     with interpreted(is_small(tables, 100)):
         at_s = latest_s(tables) if at is None else at
         problem = problem_of(closed_at(tables, at_s))
+        now_s = latest_s(tables)
+        closed = closed_nodes(problem if at_s >= now_s else problem_of(closed_at(tables, now_s)))
         schedule = recorded(problem)
     if not (schedule.node >= 0).any():
         raise nothing_recorded("give the nodes and the starts of tasks that run")
@@ -304,7 +306,7 @@ def move_command(cluster: Cluster, out: PlanFolder, at: Now = None, moves: Moves
 
     def compute() -> Report:
         plan = plan_moves(problem, schedule, at_s, moves=moves, goal=goal, power=power)
-        lines = commands_of(plan, system_of(tables.about))
+        lines = commands_of(replace(plan, closed=closed), system_of(tables.about))
         return replace(plan.report(), texts={"commands.sh": "".join(f"{line}\n" for line in lines)})
 
     answer = Answer("move", asked, ("moves.csv", "fixed.csv", "commands.sh"))
