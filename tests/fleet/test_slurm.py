@@ -121,6 +121,8 @@ def test_rows_of_jobs(nodes, jobs, columns, rows):
     ("IDLE+DRAIN", ("DRAIN", "drain")), ("DRAINED*", ("DRAINED", "drain")), ("ALLOCATED+FAIL", ("FAIL", "drain")),
     ("IDLE*", ("*", "drain")), ("IDLE+NOT_RESPONDING", ("NOT_RESPONDING", "drain")), ("idle%", ("%", "drain")),
     ("IDLE+POWERING_DOWN", ("POWERING_DOWN", "drain")), ("IDLE+MAINT", ("MAINT", "drain")),
+    ("IDLE+MAINTENANCE", ("MAINTENANCE", "drain")), ("REBOOT^", ("^", "drain")), ("REBOOT", ("", "")),
+    ("MIXED+REBOOT_ISSUED", ("REBOOT_ISSUED", "drain")), ("IDLE+REBOOT_REQUESTED", ("", "")),
     ("DRAIN+DOWN", ("DOWN", "down")), ("DOWN*", ("DOWN", "down")), ("DOWN+POWERED_DOWN", ("DOWN", "down")),
     ("FUTURE", ("FUTURE", "down")), ("UNKNOWN", ("UNKNOWN", "down"))])
 def test_what_keeps_jobs_from_a_node(state, closed):

@@ -164,8 +164,8 @@ def words_at(value: Any, *path: str) -> list[str]:
 DRAIN, DOWN = "drain", "down"
 CLOSED = {  # words of a node's state, and the signs that stand for some behind another one
     **dict.fromkeys(("DOWN", "ERROR", "FUTURE", "UNKNOWN"), DOWN),
-    **dict.fromkeys(("DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "INVAL", "INVALID_REG", "MAINT", "$",
-                     "NOT_RESPONDING", "*", "POWERING_DOWN", "%"), DRAIN)}
+    **dict.fromkeys(("DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "INVAL", "INVALID_REG", "MAINT", "MAINTENANCE",
+                     "$", "NOT_RESPONDING", "*", "POWERING_DOWN", "%", "REBOOT_ISSUED", "^"), DRAIN)}
 
 
 def closed_by(state: str) -> tuple[str, str]:
@@ -174,7 +174,7 @@ def closed_by(state: str) -> tuple[str, str]:
     As `slurmctld` keeps its list of available nodes (`make_node_avail` and `node_state_string` of 26.11): one that is
     powered down to save power is among them, it starts when a job comes.
     """
-    found = [(word, CLOSED[word]) for word in re.findall(r"[A-Z_]+|[*%$]", state.upper()) if word in CLOSED]
+    found = [(word, CLOSED[word]) for word in re.findall(r"[A-Z_]+|[*%$^]", state.upper()) if word in CLOSED]
     return min(found, key=lambda one: one[1] != DOWN, default=("", ""))
 
 
