@@ -1,18 +1,19 @@
 """Jobs of several parts as programs name them: read, placed whole or not at all, explained, moved and checked."""
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from sched_lab.fleet.ask.explain import explain, is_refused, lacks_of, moments_before, vote
-from sched_lab.fleet.ask.place import place_tasks
+from sched_lab.fleet.ask.explain import explain, is_refused, lacks_of, moments_before, places_together, vote
+from sched_lab.fleet.ask.place import in_another_order, place_tasks
 from sched_lab.fleet.ask.recommend import recommend
 from sched_lab.fleet.read.check import check_cluster
 from sched_lab.fleet.read.kubernetes import read_kubernetes
 from sched_lab.fleet.replay.case import first_gpus
 from sched_lab.fleet.replay.events import replay
-from sched_lab.fleet.replay.problem import LACKS_PARTS, Schedule, problem_of
+from sched_lab.fleet.replay.problem import LACKS_PARTS, Schedule, problem_of, recorded
 from sched_lab.fleet.replay.rules import check_schedule
 from sched_lab.online.model import PowerSettings
 from sched_lab.online.policies import policy_of
@@ -222,6 +223,48 @@ def test_the_reason_of_a_job_names_the_part_that_found_no_node():
     assert table["why"].tolist() == [why] * 2 + [other] * 3 + [""]
     assert table["failed_for"].tolist() == ["gpu"] * 5 + [""]
     assert recommend(tables, "fgd", PowerSettings()).table["why"].tolist() == table["why"].tolist()
+
+
+def ways_of(parts, nodes):
+    """Every way to put parts (GPUs, milli of each, CPU) on nodes (CPU, milli left of each GPU), by brute force."""
+    if not parts:
+        yield []
+        return
+    (num_gpus, milli, cpu), *rest = parts
+    for number, (cpu_left, left) in enumerate(nodes):
+        for gpus in combinations(range(len(left)), num_gpus):
+            if cpu <= cpu_left and all(left[gpu] >= milli for gpu in gpus):
+                after = [one - milli * (gpu in gpus) for gpu, one in enumerate(left)]
+                others = [*nodes[:number], (cpu_left - cpu, after), *nodes[number + 1:]]
+                yield from ([number, *way] for way in ways_of(rest, others))
+
+
+def test_if_parts_of_several_sizes_fit_in_any_way_an_order_finds_one():
+    stream = np.random.default_rng(0)
+    outcomes = set()
+    for _ in range(12):
+        nodes = [(int(stream.integers(3, 8)) * 1000, [1000] * gpus) for gpus in (1, 2)]
+        first = int(stream.integers(1, 4)) * 100
+        sizes = stream.permutation([first, 1000 - first, 600, 400, 1000][:5 - stream.integers(2)])
+        asks = [(1, int(milli), int(stream.integers(1, 4)) * 1000) for milli in sizes]
+        problem = problem_of(tables_of(
+            [{**UNSTARTED, **dict(zip(("num_gpus", "gpu_milli", "cpu_milli"), one, strict=True))} for one in asks],
+            [{"cpu_milli": cpu, "num_gpus": len(left)} for cpu, left in nodes]))
+        rows, nothing = np.arange(len(asks)), np.zeros(len(asks), bool)
+        moments = list(moments_before(problem, recorded(problem), rows.tolist(), nothing, PowerSettings()))
+        ways, found = list(ways_of(asks, nodes)), in_another_order(moments)
+        assert bool(found) == bool(ways) and (not ways or [node for node, _ in found] in ways)
+        outcomes.add((places_together(moments)[1] is None, bool(ways)))
+    assert outcomes == {(True, True), (False, True), (False, False)}
+
+
+def test_a_refused_job_says_in_which_order_all_its_parts_find_room():
+    rows = [{**UNSTARTED, "num_gpus": gpus} for gpus in (1, 2, 4)]
+    tables = tables_of(rows, [{"num_gpus": 4}, {"num_gpus": 3}])
+    table = place_tasks(tables, tables.tasks[:0]).table
+    assert table["node"].tolist() == [""] * 3
+    assert table["why"][0].startswith("2 of 3 parts fit; task-2: no node of 2 (GPUs 2)")
+    assert table["why"][0].endswith("; in another order all do: task-0 to n1, task-1 to n1, task-2 to n0")
 
 
 def test_tasks_that_wait_are_served_as_they_came_and_not_as_they_stand_in_the_table():

@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import permutations
 
 import numpy as np
 import pandas as pd
@@ -32,6 +34,7 @@ from ..replay.problem import (
     with_tasks,
 )
 from .explain import (
+    Moment,
     alone_in_the_way,
     blind_to_watts,
     hold,
@@ -135,8 +138,32 @@ class Placed:
                       self.headline)
 
 
+MOST_ORDERED = 5  # parts of a job that are tried in every order
 MOST_INTERPRETED = 20_000  # times that a task looks at a node
 COLUMNS = ["task", "came", "node", "gpu_list", "failed_for"]
+
+
+def in_another_order(moments: Sequence[Moment]) -> list[tuple[int, int]]:
+    """Node and GPUs of each part in some order in which all find room, each on the first node; empty if there is none.
+
+    If there is any way at all, an order finds one: node after node, and there what asks for whole GPUs before shares,
+    GPU after GPU, each part finds room where that way has it, or before.
+
+    Parameters
+    ----------
+    moments : the parts, all of one world, which is as it was in the end
+    """
+    if any(places_together([one])[1] is not None for one in moments):
+        return []
+    refused = set()  # beginnings of orders, by what their parts ask for
+    for order in permutations(range(len(moments))):
+        kinds = tuple((moments[part].task, moments[part].memory_mib) for part in order)
+        if not any(kinds[:length] in refused for length in range(1, len(kinds) + 1)):
+            places, lost = places_together(moments[part] for part in order)
+            if lost is None:
+                return [place for _, place in sorted(zip(order, places, strict=True))]
+            refused.add(kinds[:len(places) + 1])
+    return []
 
 
 def jobs_refused(problem: Problem, schedule: Schedule, is_running: Truths,
@@ -167,6 +194,11 @@ def jobs_refused(problem: Problem, schedule: Schedule, is_running: Truths,
             assert lost is not None, "its parts fit, and it was refused"
             name = problem.tasks.name[parts[len(found)]]
             why = f"{len(found)} of {len(parts)} parts fit; {name}: {obstacle(lost, problem, parts[len(found)])}"
+            ways = in_another_order([moments[part] for part in parts]) if len(parts) <= MOST_ORDERED else []
+            if ways:
+                why += "; in another order all do: " + ", ".join(
+                    f"{problem.tasks.name[part]} to {problem.cluster.name[node]}"
+                    for part, (node, _) in zip(parts, ways, strict=True))
             refused |= dict.fromkeys(parts, (alone_in_the_way(lost), why))
     return refused
 
