@@ -1,7 +1,7 @@
 """Paths through the book with their minutes, and a map of what depends on what, for the first page.
 
-Both are computed when the page is read: minutes from the words of the chapters, the map from ``_toc.yml`` and from the
-imports of the modules that the chapters export. So neither can be out of date.
+Both are computed when the page is read: minutes from the words of the chapters, the map from ``_toc.yml`` and from what
+each chapter says that it builds on. So neither can be out of date.
 
 * ``{path}``: one line for each stage, ``stage: chapters``. A chapter with ``!`` is read up to its first section.
   ``:exercises:`` counts those as well.
@@ -10,11 +10,9 @@ imports of the modules that the chapters export. So neither can be out of date.
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 from collections import Counter
-from functools import cache
 from html import escape
 from itertools import product
 from pathlib import Path
@@ -22,7 +20,6 @@ from typing import Any, NamedTuple
 
 import yaml
 from book_chapters import CHAPTER, chapter
-from book_reference import module_of
 from docutils import nodes
 from docutils.parsers.rst import Directive, directives
 from sphinx.errors import ExtensionError
@@ -141,56 +138,39 @@ def link(env: Any, stem: str) -> nodes.Node:
 # --- the map
 
 class Part(NamedTuple):
-    """A part of the book: its caption, its pages, and the modules that they export."""
+    """A part of the book: its caption, and its pages."""
 
     caption: str
     files: list[tuple[str, str]]    # docname, short name
-    modules: set[str]
 
 
 def parts_of(root: Path) -> list[Part]:
-    """Return the parts of the book that have chapters, with the modules of the folders that these export to.
-
-    What is in no folder and written by hand is with the first part that imports it; what no part imports, the command
-    line, is with the last.
-    """
-    package = root / "sched_lab"
+    """Return the parts of the book that have chapters."""
     parts = []
     for given in yaml.safe_load((root / "_toc.yml").read_text(encoding="utf-8"))["parts"]:
-        notebooks = [file for entry in given["chapters"] if (file := root / f"{entry['file']}.ipynb").is_file()]
-        modules = {module_of(file) for file in notebooks} - {""}
-        for folder in {module.rpartition(".")[0] for module in modules} - {""}:
-            modules |= {f"{folder}.{file.stem}" for file in package.joinpath(*folder.split(".")).glob("[!_]*.py")}
         files = [(entry["file"], entry.get("title", entry["file"])) for entry in given["chapters"]]
-        parts += [Part(given["caption"], files, modules)] if notebooks else []
-    known = set().union(*(part.modules for part in parts))
-    for module in {file.stem for file in package.glob("[!_]*.py")} - known:
-        users = (part for part in parts if any(module in imports(package, own) for own in part.modules))
-        next(users, parts[-1]).modules.add(module)
+        parts += [Part(given["caption"], files)] if any(CHAPTER.fullmatch(file) for file, _ in files) else []
     return parts
 
 
-@cache
-def imports(package: Path, module: str) -> frozenset[str]:
-    """Return the modules of the package that a module imports by relative names."""
-    tree = ast.parse((package / f"{module.replace('.', '/')}.py").read_text(encoding="utf-8"))
-    found = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.level:
-            above = module.split(".")[:-node.level]
-            base = ".".join([*above, *filter(None, [node.module])])
-            found |= {base, *(f"{base}.{alias.name}".lstrip(".") for alias in node.names)}
-    return frozenset(found)
+def builds_on(notebook: Path) -> list[str]:
+    """Return the chapters that one must have read before, as the line "Builds on" of a chapter names them."""
+    said = re.search(r"^Builds on (.*)$", prose(notebook), re.M)
+    return re.findall(r"\{doc\}`(\w+)`", said[1]) if said else []
+
+
+def before(root: Path, name: str) -> set[str]:
+    """Return the chapters that one builds on, and those that these build on."""
+    direct = builds_on(root / "nbs" / f"{name}.ipynb")
+    return set(direct).union(*(before(root, one) for one in direct))
 
 
 def uses(root: Path, parts: list[Part]) -> Counter[tuple[int, int]]:
-    """Count the imports from part to part, parts by number."""
-    part_of = {module: number for number, part in enumerate(parts) for module in part.modules}
-    counted: Counter[tuple[int, int]] = Counter()
-    for module, user in part_of.items():
-        for target in imports(root / "sched_lab", module) & part_of.keys():
-            counted[user, part_of[target]] += user != part_of[target]
-    return +counted
+    """Count the chapters from part to part that build on one another, parts by number."""
+    part_of = {docname: number for number, part in enumerate(parts) for docname, _ in part.files}
+    counted = Counter((user, part_of[f"nbs/{used}"]) for docname, user in part_of.items() if CHAPTER.fullmatch(docname)
+                      for used in builds_on(root / f"{docname}.ipynb"))
+    return Counter({pair: number for pair, number in counted.items() if pair[0] != pair[1]})
 
 
 def levels(count: int, edges: Counter[tuple[int, int]]) -> list[int]:
@@ -200,7 +180,7 @@ def levels(count: int, edges: Counter[tuple[int, int]]) -> list[int]:
         for user, used in edges:
             level[user] = max(level[user], level[used] + 1)
     if max(level) >= count:
-        raise ExtensionError("book-map: parts of the book import each other in a circle")
+        raise ExtensionError("book-map: parts of the book build on each other in a circle")
     return level
 
 
@@ -278,7 +258,7 @@ class Map:
         return y + 34 + draw(x + 8, y + 30, width - 12, branches(part.files))
 
     def arrow(self, x: float, y: float, below: float, count: int) -> None:
-        """Draw an arrow down, with the number of imports beside it."""
+        """Draw an arrow down, with the number of steps from chapter to chapter beside it."""
         self.marks.append(
             f'<path class="soft-line" stroke-width="1.5" d="M{x:g} {y:g}V{below - 6:g}"/>'
             f'<path class="soft-ink" d="M{x:g} {below:g}l-4-8h8z"/>'
