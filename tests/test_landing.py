@@ -133,9 +133,9 @@ PLAIN = frozenset({  # words that a chapter gives a meaning of its own, and that
     allocated allocation alternative application benefit bin bridge bucket bundle cap clash class clipped
     cluster configuration conservative content copy cost counters critical cut cycle drained dual easy
     events explains exploits feasible final free frontier full gap group history hole horizon ideal idle
-    instance instances job kernel late ledger life list maximal mechanism move oracle outlook partition
+    instance instances job kernel ledger life list maximal mechanism move oracle outlook partition
     parts penalty place placed placement places plan pressure prices problem profiles reserved result
-    reversed round rule runs schedule scheduler score seen sleeps slice span specification split stage state
+    reversed round rule runs schedule scheduler score seen sleeps slice span specification split state
     step steps terms type urgent watch work worth
     """.split(), "energy cost", "no interval", "training job", "whole GPUs"})
 
@@ -154,9 +154,10 @@ def test_a_word_is_introduced_before_it_is_used(landing, apparatus):
     for notebook in notebooks:
         text = apparatus.prose(notebook)
         linked = {one["page"] for one in apparatus.DOC.finditer(text)}
+        sentences = landing.NOT_PROSE.sub(" ", re.sub(r"^\|.*|`[^`]*`", " ", text, flags=re.M))
         read = {notebook.stem} | linked | landing.before(ROOT, notebook.stem)
         for word in homes.keys() - known - PLAIN:
-            if re.search(rf"\b{re.escape(word)}s?\b", landing.NOT_PROSE.sub(" ", text)) and not homes[word] & read:
+            if re.search(rf"\b{re.escape(word)}s?\b", sentences) and not homes[word] & read:
                 unknown.append((notebook.stem, word, sorted(homes[word])))
     assert unknown == []
 
@@ -193,7 +194,7 @@ def test_the_map_has_every_chapter(landing, graph):
         linked = re.findall(r'<a href="nbs/(\w+)"', drawn)
         assert sorted(linked) == sorted(path.stem for path in (ROOT / "nbs").glob("[0-9]*.ipynb"))
     online, spine = (next(n for n, part in enumerate(parts) if word in part.caption) for word in ("Online", "spine"))
-    assert edges[online, spine] >= 4 and not edges[spine, online]
+    assert edges[online, spine] >= 2 and not edges[spine, online]
 
 
 def test_parts_stand_above_what_they_use(landing, graph):
