@@ -12,7 +12,7 @@ from ..lab.jit import njit
 from ..lab.arrays import Integers
 from ..cluster import WHOLE_GPU_MILLI
 from .baselines import largest_node
-from .model import World, idle_gpus, is_share
+from .model import World, is_share
 
 # %% auto #0
 __all__ = []
@@ -49,37 +49,47 @@ def best_shared(world: World, task: int, node: int) -> tuple[float, int]:
     return least, chosen
 
 # %% ../../nbs/24e_stay.ipynb #24e-008
-@njit(cache=True, error_model="numpy")
-def share_longer(world: World, node: int) -> float:
-    """Share of a task's time in which a node would not be in use without it."""
-    stays = world.stays
-    state = world.state
-    free_milli = world.power.num_gpus[node] * WHOLE_GPU_MILLI
-    is_in_use = (state.cpu_left_milli[node] < world.power.cpu_milli[node]
-                 or state.gpu_left_milli[node].sum() < free_milli)
-    return beyond(stays.now_s[0], stays.lasts_s[0], stays.node_until_s[node], is_in_use)
+@njit(cache=True, error_model="numpy", inline="always")
+def free_gpus(world: World, node: int, num_gpus: int) -> tuple[int, int]:
+    """Milli-GPU left on a node, and its first idle GPUs, as many as asked for, as bits."""
+    left = world.state.gpu_left_milli
+    free_milli = 0
+    num_idle = 0
+    gpu_mask = 0
+    for gpu in range(left.shape[1]):
+        free_milli += left[node, gpu]
+        is_idle = left[node, gpu] == WHOLE_GPU_MILLI
+        num_idle += is_idle
+        gpu_mask |= (is_idle and num_idle <= num_gpus) << gpu
+    return free_milli, gpu_mask
 
 # %% ../../nbs/24e_stay.ipynb #24e-010
 @njit(cache=True, error_model="numpy")
 def stay(world: World, task: int, nodes: Integers, score: NDArray[np.int32],
          gpu_mask: Integers) -> None:
     """`stay` for the engine: minus what is longer in use and what is left free, milli-GPU."""
-    demand = world.demand
-    power = world.power
-    gpu_milli = demand.gpu_milli[task]
-    num_gpus = demand.num_gpus[task]
+    cpu_milli = world.demand.cpu_milli[task]
+    gpu_milli = world.demand.gpu_milli[task]
+    num_gpus = world.demand.num_gpus[task]
+    cpu_left_milli = world.state.cpu_left_milli
+    all_cpu_milli = world.power.cpu_milli
+    all_gpus = world.power.num_gpus
+    now_s = world.stays.now_s[0]
+    lasts_s = world.stays.lasts_s[0]
+    node_until_s = world.stays.node_until_s
     most_cpu, most_gpu = largest_node(world)
     cpu_worth = most_gpu / most_cpu
     for node in nodes:
-        left = world.state.gpu_left_milli[node]
-        size = cpu_worth * power.cpu_milli[node] + WHOLE_GPU_MILLI * power.num_gpus[node]
-        rest = (cpu_worth * (world.state.cpu_left_milli[node] - demand.cpu_milli[task])
-                + left.sum() - gpu_milli * num_gpus)
-        cost = 0.5 * (size * share_longer(world, node) + rest)
+        free_milli, idle = free_gpus(world, node, num_gpus)
+        all_milli = WHOLE_GPU_MILLI * all_gpus[node]
+        size = cpu_worth * all_cpu_milli[node] + all_milli
+        rest = cpu_worth * (cpu_left_milli[node] - cpu_milli) + free_milli - gpu_milli * num_gpus
+        is_in_use = cpu_left_milli[node] < all_cpu_milli[node] or free_milli < all_milli
+        cost = 0.5 * (size * beyond(now_s, lasts_s, node_until_s[node], is_in_use) + rest)
         if is_share(gpu_milli):
             more, gpu = best_shared(world, task, node)
             cost += WHOLE_GPU_MILLI * more
             gpu_mask[node] = 1 << gpu
         else:
-            gpu_mask[node] = idle_gpus(left, num_gpus)
+            gpu_mask[node] = idle
         score[node] = -int(cost)
