@@ -16,7 +16,7 @@ from sched_lab.fleet.replay.case import parts_of_jobs
 from sched_lab.fleet.replay.compare import wait_difference, waits_of, who_waits
 from sched_lab.fleet.replay.events import replay
 from sched_lab.fleet.replay.meter import measure
-from sched_lab.fleet.replay.problem import Problem, Schedule
+from sched_lab.fleet.replay.problem import Problem, Schedule, with_tasks
 from sched_lab.fleet.replay.slurm import SlurmQueue
 from sched_lab.lab.arrays import Floats, Integers, Texts, Truths
 from sched_lab.lab.frames import sha256
@@ -40,6 +40,7 @@ ITP = ("02", "04", "06", "07")
 TRACES = {  # file below the data folder, and the GPU model whose watts are taken
     "openb": (OPENB[1], ""), "philly": ("philly/philly.csv", "P100"),
     **{f"itp-{number}": (f"itp/cluster{number}.csv", "V100M32") for number in ITP}}
+WHOLE = [trace for trace in TRACES if trace != "openb"]  # those of whole GPUs, on equal nodes
 LOADS = (0.5, 0.7, 0.9)
 COPIES = dict(zip(LOADS, (3, 4, 5), strict=True))  # of openb's month over itself, for such loads
 EVERY_NODE = 4  # of those nodes
@@ -159,6 +160,45 @@ def compared(problem: Problem, schedules: Mapping[str, Schedule]) -> pd.DataFram
     return pd.DataFrame(rows)
 
 
+def pool_of(problem: Problem) -> Problem:
+    """The same jobs on one node that has all GPUs of the cluster, as vCPU: a pool without borders.
+
+    Parameters
+    ----------
+    problem : of whole GPUs
+    """
+    first, _ = parts_of_jobs(problem.job, len(problem.tasks))
+    job = np.flatnonzero(first == np.arange(len(first)))
+    asks_milli = np.bincount(first, problem.tasks.gpu_demand_milli)[job].astype(np.int64)
+    of_jobs = with_tasks(problem, job)
+    none = np.zeros(len(job), np.int64)
+    tasks = replace(of_jobs.tasks, cpu_milli=asks_milli, memory_mib=none, num_gpus=none,
+                    gpu_milli=none)
+    cluster = Cluster(texts("pool", 1), np.array([problem.cluster.gpu_capacity_milli]),
+                      np.zeros(1, np.int64), np.zeros(1, np.int64), texts("", 1), texts("", 1))
+    return replace(of_jobs, cluster=cluster, group=texts("", 1), tasks=tasks, job=None)
+
+
+def pool_cell(files: Mapping[str, tuple[str, ...]], trace: str, load: float,
+              rule: str) -> pd.DataFrame:
+    """Mean waits in a pool and on nodes: of all, of jobs for whole nodes, and of those for less."""
+    problem = problem_of_cell(files[trace], trace, JUDGED, load)
+    first, _ = parts_of_jobs(problem.job, len(problem.tasks))
+    counts = who_counts(problem)
+    is_whole = problem.tasks.num_gpus >= GPUS
+    pool = pool_of(problem)
+    wait_s = np.full(len(first), np.nan)
+    is_first = first == np.arange(len(first))
+    wait_s[is_first] = replay(pool, "bestfit", backfill=rule).start_s - pool.submit_s
+    waits = {"pool": wait_s} | {
+        name: replay(problem, name, backfill=rule).start_s - problem.submit_s
+        for name in ("joint", NEW)}
+    return pd.DataFrame([
+        {"policy": name, "mean_wait_s": np.nanmean(wait_s[counts]),
+         "whole_wait_s": np.nanmean(wait_s[counts & is_whole]),
+         "less_wait_s": np.nanmean(wait_s[counts & ~is_whole])} for name, wait_s in waits.items()])
+
+
 def cell(files: Mapping[str, tuple[str, ...]], placements: tuple[str, ...], trace: str, month: int,
          load: float, rule: str) -> pd.DataFrame:
     """Every placement in one month."""
@@ -247,6 +287,15 @@ def doubtful(place: Workplace) -> Mapping[str, pd.DataFrame]:
     return {"fleet/yardstick_doubtful.csv": frame.round(6)}
 
 
+def pooled(place: Workplace) -> Mapping[str, pd.DataFrame]:
+    """Judged months of whole GPUs, without borders between nodes and with them."""
+    files = files_of(place)
+    cells = grid(trace=WHOLE, load=list(LOADS), rule=list(RULES))
+    frame = place.sweep(partial(pool_cell, files), cells, "yardstick-pool",
+                        depends_on=checksums(files))
+    return {"fleet/yardstick_pool.csv": frame.round(6)}
+
+
 NEEDS = tuple(dict.fromkeys([*OPENB, *(file for file, _ in TRACES.values())]))
 YARDSTICKS: dict[str, Experiment] = {one.name: one for one in (
     Experiment("yardstick", "what placements do to waiting and energy in months of six clusters",
@@ -260,4 +309,8 @@ YARDSTICKS: dict[str, Experiment] = {one.name: one for one in (
     Experiment("yardstick-doubtful", "the same where nobody knows run times well",
                ("fleet/yardstick_doubtful.csv",), 8.0,
                {"traces": list(TRACES), "loads": LOADS[1:], "rules": RULES[:2], "known": KNOWN},
-               doubtful, needs=NEEDS))}
+               doubtful, needs=NEEDS),
+    Experiment("yardstick-pool", "the same in one pool of GPUs: whom borders of nodes let wait",
+               ("fleet/yardstick_pool.csv",), 5.0,
+               {"traces": WHOLE, "loads": LOADS, "rules": RULES,
+                "policies": ["pool", "joint", NEW]}, pooled, needs=NEEDS))}
