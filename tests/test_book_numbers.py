@@ -14,14 +14,14 @@ OUTPUT = re.compile(r"\d+(?:,\d{3})*\.?\d*(?:e-?\d+)?")
 NO_SENTENCE = re.compile(r"(`{3,}|\$\$).*?\1|<[^>]+>|\{[\w:]+\}`[^`]*`|https?://\S+|`[^`]*`|\$[^$]*\$", re.S)
 SMALL = 12  # whole numbers up to here are as often words as results
 GIVEN = {  # numbers that no cell of the chapter prints, by where they come from
-    "24e_stay": {"years of traces": "2017 2021", "timed once": "6.7 44 134", "nodes of openb": "1,213",
-                 "six traces at three loads": "18", "the example by hand": "31"},
+    "24e_stay": {"years of traces": "2017 2021", "timed once": "134 56 7.5", "nodes of openb": "1,213",
+                 "the example by hand": "31"},
     "29a_pwr_traces": {"points of the chart, by hand": "0.96746 0.89643 7.34 901.4 230.1",
                        "the tolerance of a claim": "0.005", "GPUs of openb of unknown model": "71"},
     "29d_equal_service": {"nodes of openb": "1,213"},
     "49_hadar_results": {"the paper's": "1.20 2.76 1.21 1.79 2.12"},
     "59_far_results": {"batches of a chain": "1001", "above all standard errors": "0.005"},
-    "69_fleet_experiments": {"days, GPUs and tasks of openb": "149 6,212 897", "every eighth node": "152 770",
+    "69_fleet_experiments": {"days and GPUs of openb": "149 6,212", "every eighth node": "152 770",
                              "nodes of the spot trace": "4,278", "other orders of the nodes": "1.3"},
     "70_fleet_day": {"services and jobs of a day": "390 160", "hours of a day and its rest": "72",
                      "level of confidence": "95", "the paper's": "1.6"},
