@@ -124,7 +124,7 @@ def test_rows_of_jobs(nodes, jobs, columns, rows):
     ("IDLE+MAINTENANCE", ("MAINTENANCE", "drain")), ("REBOOT^", ("^", "drain")), ("REBOOT", ("", "")),
     ("MIXED+REBOOT_ISSUED", ("REBOOT_ISSUED", "drain")), ("IDLE+REBOOT_REQUESTED", ("", "")),
     ("DRAIN+DOWN", ("DOWN", "down")), ("DOWN*", ("DOWN", "down")), ("DOWN+POWERED_DOWN", ("DOWN", "down")),
-    ("FUTURE", ("FUTURE", "down")), ("UNKNOWN", ("UNKNOWN", "down"))])
+    ("FUTURE", ("FUTURE", "down")), ("UNKNOWN", ("UNKNOWN", "drain"))])
 def test_what_keeps_jobs_from_a_node(state, closed):
     assert closed_by(state) == closed
 

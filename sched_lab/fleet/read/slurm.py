@@ -163,9 +163,9 @@ def words_at(value: Any, *path: str) -> list[str]:
 
 DRAIN, DOWN = "drain", "down"
 CLOSED = {  # words of a node's state, and the signs that stand for some behind another one
-    **dict.fromkeys(("DOWN", "ERROR", "FUTURE", "UNKNOWN"), DOWN),
+    **dict.fromkeys(("DOWN", "ERROR", "FUTURE"), DOWN),
     **dict.fromkeys(("DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "INVAL", "INVALID_REG", "MAINT", "MAINTENANCE",
-                     "$", "NOT_RESPONDING", "*", "POWERING_DOWN", "%", "REBOOT_ISSUED", "^"), DRAIN)}
+                     "$", "NOT_RESPONDING", "*", "POWERING_DOWN", "%", "REBOOT_ISSUED", "^", "UNKNOWN"), DRAIN)}
 
 
 def closed_by(state: str) -> tuple[str, str]:
