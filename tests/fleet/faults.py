@@ -150,6 +150,7 @@ class Makers:
     lease : makes the lease of each of two replicas; None for one replica without any
     bridge, world : the bridge; nodes and pods in its dialect, and what their plugins do; None for openb's
     lists_anew : whether who begins to lead lists pods first
+    begins_terms : whether it forgets what it promised when it led before
     hears_old : whether what an old watch tells after that counts
     has_gangs : whether every second group of three pods starts together
     """
@@ -161,6 +162,7 @@ class Makers:
     bridge: type[Bridge] = Bridge
     world: World | None = None
     lists_anew: bool = True
+    begins_terms: bool = True
     hears_old: bool = False
     has_gangs: bool = False
 
@@ -237,6 +239,8 @@ class Replica:
         if self.lease is None:
             return
         leads = self.lease.left_s() > 0
+        if leads and not self.is_leading and self.sim.makers.begins_terms:
+            self.bridge.begin_term()
         if leads and not self.is_leading and self.sim.makers.lists_anew:
             self.turn += 1
             self.old.append(self.followers["pods"])

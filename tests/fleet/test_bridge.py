@@ -406,6 +406,22 @@ def test_a_doubt_is_as_old_as_its_last_attempt_and_none_is_settled_while_one_is_
         assert (not bridge.live.reservations) == is_over
 
 
+def test_who_leads_again_keeps_nothing_of_what_it_promised_before():
+    bridge = bridge_of(openb_node("a", gpus=1))
+    filtered(bridge, body := openb_pod("p"))
+    bridge.api.says = [lost(False)] * 3
+    assert "may have been bound" in bound(bridge, body, "a", 1.0)
+    again = bridge.binding({"PodName": "p", "PodNamespace": "team", "PodUID": "uid-p", "Node": "a"}, 2.0)
+    assert next(again).method == "bind"
+    bridge.begin_term()
+    assert not bridge.live.reservations and bridge.doubts == {}
+    with pytest.raises(StopIteration) as done:
+        again.throw(ApiError(404))
+    assert "decided anew" in done.value.value["Error"] and bridge.is_idle()
+    assert filtered(bridge, other := openb_pod("q"), 3.0)["NodeNames"] == ["a"]
+    assert "does not fit" in bound(bridge, body, "a", 4.0) and bound(bridge, other, "a", 5.0) == ""
+
+
 def test_a_doubt_that_the_watch_has_settled_is_none():
     bridge = bridge_of(openb_node("a", gpus=1))
     filtered(bridge, body := openb_pod("p"))

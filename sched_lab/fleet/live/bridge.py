@@ -623,6 +623,7 @@ class Bridge:
     groups : what was looked at about groups of pods, by program, kind, namespace and name
     doubts : bindings of unknown outcome, by uid
     sending : uids of pods whose binding is being written
+    term : how often we have begun to lead
     hears : is told of each answer of a filter in mode score and decide: the pod, and the decision
     """
 
@@ -639,6 +640,7 @@ class Bridge:
         self.groups: dict[tuple[str, str, str, str], GroupSeen] = {}
         self.doubts: dict[str, Doubt] = {}
         self.sending: set[str] = set()
+        self.term = 0
         self.hears: Callable[[dict[str, Any], Decision], object] = lambda body, decision: None
         self._node_versions: dict[str, str] = {}
         self._passed_s = 0.0
@@ -654,6 +656,13 @@ class Bridge:
     def is_idle(self) -> bool:
         """Whether no binding is under way, or in doubt."""
         return not (self.sending or self.doubts)
+
+    def begin_term(self) -> None:
+        """Begin to lead. All pods are listed next: what was promised before and is not bound then never will be."""
+        self.term += 1
+        for uid in list(self.live.reservations):
+            self.tell(PodGone(uid))
+        self.doubts.clear()
 
     # --- gangs
 
@@ -831,8 +840,27 @@ class Bridge:
         self._let_pass(at_s)
         steps = (self._pass_on(binding) if self.mode == "observe" else
                  self._reserve_and_bind(binding, at_s))
-        problem = yield from steps
+        problem = yield from self._within_term(steps)
         return {"Error": problem}
+
+    def _within_term(self, steps: Generator[Call, Any, str]) -> Generator[Call, Any, str]:
+        """Carry out steps as long as the term lasts in which they began: later ones would go by what was true then."""
+        term = self.term
+        answer: Any = None
+        trouble: ApiError | None = None
+        while True:
+            try:
+                call = steps.send(answer) if trouble is None else steps.throw(trouble)
+            except StopIteration as done:
+                return str(done.value)
+            answer = trouble = None
+            try:
+                answer = yield call
+            except ApiError as error:
+                trouble = error
+            if self.term != term:
+                steps.close()
+                return "another replica may have led meanwhile: the pod is to be decided anew"
 
     def _pass_on(self, binding: BindingArgs) -> Generator[Call, Any, str]:
         """Bind without having a say; why not, or empty."""

@@ -175,6 +175,11 @@ class HamiBridge(Bridge):
                 super().tell(PodSeen(pod))
         return decision
 
+    def begin_term(self) -> None:
+        """Begin to lead; locks of before are over in time."""
+        super().begin_term()
+        self.locks.clear()
+
     def _carry_out(self, binding: BindingArgs, uid: str, gpu_list: str,
                    ) -> Generator[Call, Any, tuple[ApiError | None, bool]]:
         """Lock the node, then bind and write the devices at once."""
@@ -214,7 +219,8 @@ class HamiBridge(Bridge):
                     raise ApiError(404, f"there is no node {binding.node}")
                 written = lock_of(node)
                 is_ours = written.split(",")[1:] == [binding.namespace, binding.name]
-                if written and not is_ours and not (yield from self._is_over(written, binding.node)):
+                is_held = Lock(binding.node, written) in self.locks.values()  # for a bind that may still land
+                if written and not is_ours and (is_held or not (yield from self._is_over(written, binding.node))):
                     raise ApiError(409, f"the node is locked until its plugin has answered: {written:.200}")
                 now = datetime.fromtimestamp(self.objects.now_s(), UTC)
                 lock = f"{now:%Y-%m-%dT%H:%M:%S.%fZ},{binding.namespace},{binding.name}"
@@ -247,7 +253,8 @@ class HamiBridge(Bridge):
             try:
                 body = yield Call("pod", tuple(lock.written.split(",")[1:]))
                 node = yield Call("node", (lock.node,))
-                if lock_of(node) == lock.written and not waits_on(lock.node, body):
+                is_ours = lock_of(node) == lock.written and lock not in self.locks.values()  # of a pod of the same name
+                if is_ours and not waits_on(lock.node, body):
                     yield Call("annotate_node", (lock.node, {HAMI.lock: None}, version_of(node)))
                 return
             except ApiError:

@@ -313,6 +313,7 @@ class Extender(Service):
             return
         leads = self.lease.left_s() > 0
         if leads and LEASE in self.health.waits_for:
+            self.bridge.begin_term()
             self.turns["pods"] += 1
             self._begin_to_follow("pods")
             self.threads.pop().start()
