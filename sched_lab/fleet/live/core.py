@@ -631,6 +631,15 @@ def first_lack(world: World, question: Question, node: int) -> int:
     return len(BITS) + 1
 
 
+@njit(cache=True)
+def first_lacks(world: World, question: Question) -> Integers:
+    """What is in the way first on each node, as `first_lack`."""
+    ways = np.zeros(len(question.is_open), np.int64)
+    for node in range(len(ways)):
+        ways[node] = first_lack(world, question, node)
+    return ways
+
+
 class NodeScores(NamedTuple):
     """How the nodes stand with a pod, written over by the next question.
 
@@ -936,29 +945,34 @@ class Engine:
                        points=int(self.scores.total[first]), runner_up=runner_up,
                        runner_up_points=runner_up_points)
 
-    def lack(self, question: Question, row: int) -> str:
-        """What is in the way first on a node, in words; empty if nothing is."""
+    def lacks(self, question: Question) -> list[str]:
+        """What is in the way first on each node, in words; empty if nothing is."""
         demand = self.world.demand
         state = self.left
         task = question.task
         milli = int(demand.gpu_milli[task])
-        num_gpus = self.world.power.num_gpus[row]
-        num_fit = int((state.gpu_left_milli[row, :num_gpus] >= milli).sum())
-        way = first_lack(self.world, question, row)
-        if way == 0:
-            return self.barred[row] or "its pods hold more than it has"
-        if way == len(WAYS):
-            return ""
+        is_there = np.arange(state.gpu_left_milli.shape[1]) < self.world.power.num_gpus[:, np.newaxis]
+        num_fit = ((state.gpu_left_milli >= milli) & is_there).sum(axis=1).tolist()
+        cpu_left_milli, memory_left_mib = state.cpu_left_milli.tolist(), state.memory_left_mib.tolist()
         said = {
-            "group": "labels or taints do not admit the pod",
-            "gpu_model": f"GPU model {self.nodes[row].gpu_model} is not one that the pod admits",
-            "cpu_milli": f"{demand.cpu_milli[task]} milli-vCPU asked for, "
-                         f"{state.cpu_left_milli[row]} left",
-            "memory_mib": f"{question.memory_mib} MiB asked for, {state.memory_left_mib[row]} left",
-            "gpus": f"{demand.num_gpus[task]} GPUs with {milli} milli left asked for, there are "
-                    f"{num_fit}"}
-        condition = ORDER[way - 1]
-        return said.get(condition.name, f"in the way: {condition.words}")
+            "group": lambda row: "labels or taints do not admit the pod",
+            "gpu_model": lambda row: f"GPU model {self.nodes[row].gpu_model} is not one that the pod admits",
+            "cpu_milli": lambda row: f"{demand.cpu_milli[task]} milli-vCPU asked for, "
+                                     f"{cpu_left_milli[row]} left",
+            "memory_mib": lambda row: f"{question.memory_mib} MiB asked for, {memory_left_mib[row]} left",
+            "gpus": lambda row: f"{demand.num_gpus[task]} GPUs with {milli} milli left asked for, there are "
+                                f"{num_fit[row]}"}
+        found = []
+        for row, way in enumerate(first_lacks(self.world, question).tolist()):
+            if way == 0:
+                found.append(self.barred[row] or "its pods hold more than it has")
+            elif way == len(WAYS):
+                found.append("")
+            else:
+                condition = ORDER[way - 1]
+                words = said.get(condition.name)
+                found.append(words(row) if words else f"in the way: {condition.words}")
+        return found
 
     def amounts(self) -> dict[str, float]:
         """Watts and milli-GPU, by the names of `AMOUNTS`."""
@@ -1279,8 +1293,8 @@ class LiveCluster:
             return dict.fromkeys(asked, why)
         engine = self._ready()
         question = engine.question_of(pod, nodes, 0)
-        said = {name: engine.lack(question, engine.row_of[name]) if name in engine.row_of
-                else UNKNOWN for name in asked}
+        lacks = engine.lacks(question)
+        said = {name: lacks[engine.row_of[name]] if name in engine.row_of else UNKNOWN for name in asked}
         return {name: why for name, why in said.items() if why}
 
     def gauges(self) -> dict[str, float]:
