@@ -239,8 +239,10 @@ class Replica:
         if self.lease is None:
             return
         leads = self.lease.left_s() > 0
-        if leads and not self.is_leading and self.sim.makers.begins_terms:
+        if leads and self.lease.was_others and self.sim.makers.begins_terms:
             self.bridge.begin_term()
+        if leads:
+            self.lease.was_others = False
         if leads and not self.is_leading and self.sim.makers.lists_anew:
             self.turn += 1
             self.old.append(self.followers["pods"])
@@ -1297,13 +1299,14 @@ class ComesBackAsItself(Lease):
 OF_TWO: dict[str, tuple[dict[str, Any], int]] = {  # and a seed that finds it
     "a leader answers before it lists": ({"lists_anew": False}, 111),
     "an old watch is still heard": ({"hears_old": True}, 1),
+    "who leads again goes by what it promised before": ({"begins_terms": False}, 40120186),
     "a leader stops when it sees another one, and not by its clock": ({"lease": StopsForAnother}, 123),
     "a leader counts from when it hears that its lease was renewed": ({"lease": CountsFromTheAnswer}, 123),
     "who waits does not begin to count again when the record changes": ({"lease": CountsFromTheFirstLook}, 1),
     "where there is no lease, it is taken": ({"lease": TakesWhatWasDeleted}, 170),
     "whoever holds the lease, it is written over": ({"lease": TakesWhatItFinds}, 4),
     "a conflict is taken for a renewal": ({"lease": IgnoresConflicts}, 36),
-    "the lease is given back while a bind is under way": ({"lease": GivesBackAtOnce}, 640),
+    "the lease is given back while a bind is under way": ({"lease": GivesBackAtOnce}, 651),
     "a new process takes the lease of its earlier life for its own": ({"lease": ComesBackAsItself}, 136),}
 OF_GANGS: dict[str, tuple[type[AuditedCluster], int]] = {  # and a seed that finds it
     "parts that fit keep their places": (KeepsWhatFits, 22),

@@ -73,6 +73,9 @@ class StandIn:
 
     looking_at_group = lambda self, request, at_s: self.settling(at_s)  # noqa: E731
 
+    def begin_term(self):
+        self.told.append("a new term")
+
     def is_idle(self):
         return True
 
@@ -554,6 +557,7 @@ class HandyLease:
     """A lease that is ours for as long as a test says."""
 
     rest_s = 5.0
+    was_others = True
 
     def __init__(self):
         self.left = 0.0
@@ -609,7 +613,7 @@ def test_who_leads_lists_pods_anew_and_answers_then_and_no_longer_than_its_lease
         one.ready()
         late[0].set()  # what the old watch tells comes too late, but that a pod has gone
         until(lambda: PodGone("u0") in one.bridge.told)
-        assert one.bridge.told == ["list 0", "list 1", PodGone("u0")]
+        assert one.bridge.told == ["list 0", "a new term", "list 1", PodGone("u0")]
         assert one.ask("filter", POD)[0] == one.ask("prioritize", POD)[0] == 200
         assert one.ask("bind", BIND)[0] == 503  # it might land when another leads
         lease.left = 6.0

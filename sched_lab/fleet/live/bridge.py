@@ -658,7 +658,7 @@ class Bridge:
         return not (self.sending or self.doubts)
 
     def begin_term(self) -> None:
-        """Begin to lead. All pods are listed next: what was promised before and is not bound then never will be."""
+        """Begin to lead after another one may have. All pods are listed next: what is not bound by then never will be."""
         self.term += 1
         for uid in list(self.live.reservations):
             self.tell(PodGone(uid))

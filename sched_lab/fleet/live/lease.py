@@ -48,6 +48,7 @@ class Lease:
     ----------
     until_s : before which we may answer
     seen, since_s : version of the record as we saw it, and since when
+    was_others : whether another one may have led since we did
     """
 
     def __init__(self, name: str, holder: str, lease_s: float, rest_s: float,
@@ -58,6 +59,7 @@ class Lease:
         self.rest_s = rest_s
         self.clock = clock
         self.until_s = float("-inf")
+        self.was_others = True
         self.seen: str | None = None
         self.since_s = 0.0
 
@@ -99,6 +101,7 @@ class Lease:
         is_ours = text_at(body, "spec", "holderIdentity") == self.holder
         if not is_ours:
             self.until_s = float("-inf")
+            self.was_others = True
         if not is_ours and not (is_able and (body is None or self.is_open(body))):
             return
         if not is_able:

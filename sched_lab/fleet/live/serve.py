@@ -313,7 +313,9 @@ class Extender(Service):
             return
         leads = self.lease.left_s() > 0
         if leads and LEASE in self.health.waits_for:
-            self.bridge.begin_term()
+            if self.lease.was_others:
+                self.bridge.begin_term()
+            self.lease.was_others = False
             self.turns["pods"] += 1
             self._begin_to_follow("pods")
             self.threads.pop().start()
