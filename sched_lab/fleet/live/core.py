@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from operator import attrgetter
@@ -954,7 +954,7 @@ class Engine:
         is_there = np.arange(state.gpu_left_milli.shape[1]) < self.world.power.num_gpus[:, np.newaxis]
         num_fit = ((state.gpu_left_milli >= milli) & is_there).sum(axis=1).tolist()
         cpu_left_milli, memory_left_mib = state.cpu_left_milli.tolist(), state.memory_left_mib.tolist()
-        said = {
+        said: dict[str, Callable[[int], str]] = {
             "group": lambda row: "labels or taints do not admit the pod",
             "gpu_model": lambda row: f"GPU model {self.nodes[row].gpu_model} is not one that the pod admits",
             "cpu_milli": lambda row: f"{demand.cpu_milli[task]} milli-vCPU asked for, "
