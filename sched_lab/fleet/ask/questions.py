@@ -294,9 +294,9 @@ def move_command(cluster: Cluster, out: PlanFolder, at: Now = None, moves: Moves
     tables = read_cluster_in_time(cluster)
     power = power_of_files(hardware, gpu_power)
     with interpreted(is_small(tables, 100)):
-        at_s = latest_s(tables) if at is None else at
-        problem = problem_of(closed_at(tables, at_s))
         now_s = latest_s(tables)
+        at_s = now_s if at is None else at
+        problem = problem_of(closed_at(tables, at_s))
         closed = closed_nodes(problem if at_s >= now_s else problem_of(closed_at(tables, now_s)))
         schedule = recorded(problem)
     if not (schedule.node >= 0).any():
