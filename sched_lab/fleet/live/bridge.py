@@ -434,11 +434,13 @@ class ExtenderArgs(NamedTuple):
     ----------
     body : the pod
     names : of the nodes that it may go to, each once
+    nodes : the same, in the order of the last question that had them, on which no decision depends
     items : the nodes themselves, by name; None if only names were sent
     """
 
     body: dict[str, Any]
-    names: tuple[str, ...]
+    names: Sequence[str]
+    nodes: tuple[str, ...]
     items: dict[str, dict[str, Any]] | None
 
     def answer(self, names: Sequence[str], failed: Mapping[str, str] | None = None,
@@ -459,8 +461,27 @@ class ExtenderArgs(NamedTuple):
                 "FailedAndUnresolvableNodes": dict(unresolvable or {}), "Error": ""}
 
 
-def extender_args(request: Any) -> ExtenderArgs:
+class KnownNames(NamedTuple):
+    """Names of the last question: the scheduler sends the same in ever another order, and the core knows them as one tuple."""
+
+    nodes: tuple[str, ...] = ()
+    known: frozenset[str] = frozenset()
+
+    def are(self, names: Sequence[Any]) -> bool:
+        """Whether some names are these, each once."""
+        try:
+            return len(names) == len(self.known) and not self.known.difference(names)
+        except TypeError:  # something among them is no text
+            return False
+
+
+def extender_args(request: Any, last: KnownNames) -> ExtenderArgs:
     """The pod and the nodes in a request to filter or prioritize.
+
+    Parameters
+    ----------
+    request : as the scheduler sent it
+    last : names of the last one
 
     Raises
     ------
@@ -471,8 +492,11 @@ def extender_args(request: Any) -> ExtenderArgs:
     if not isinstance(body, dict) or not text_at(body, "metadata", "name"):
         raise InputError("there is no pod with a name", column="Pod", mend="send the pod")
     names = said.get("nodenames")
+    if isinstance(names, list) and last.are(names):
+        return ExtenderArgs(body, names, last.nodes, None)
     if isinstance(names, list) and set(map(type, names)) <= {str}:
-        return ExtenderArgs(body, tuple(dict.fromkeys(names)), None)
+        nodes = tuple(dict.fromkeys(names))
+        return ExtenderArgs(body, nodes, nodes, None)
     items = dig(folded(said.get("nodes") or {}), "items")
     if names is not None or not isinstance(items, list):
         raise InputError("there are neither nodes nor names of nodes", column="NodeNames",
@@ -480,7 +504,8 @@ def extender_args(request: Any) -> ExtenderArgs:
     found = {text_at(one, "metadata", "name"): one for one in items}
     if "" in found:
         raise InputError("a node has no name", column="Nodes", mend="send whole nodes")
-    return ExtenderArgs(body, tuple(found), found)
+    nodes = tuple(found)
+    return ExtenderArgs(body, nodes, last.nodes if last.are(nodes) else nodes, found)
 
 
 class BindingArgs(NamedTuple):
@@ -644,8 +669,7 @@ class Bridge:
         self.hears: Callable[[dict[str, Any], Decision], object] = lambda body, decision: None
         self._node_versions: dict[str, str] = {}
         self._passed_s = 0.0
-        self._last_names: tuple[str, ...] = ()
-        self._last_set: frozenset[str] = frozenset()
+        self._last_names = KnownNames()
 
     def tell(self, event: Event) -> Decision | None:
         """Give an event to the journal and the cluster; return what was decided, if asked."""
@@ -720,13 +744,13 @@ class Bridge:
         InputError : it is no such request
         """
         args = self._received(request, at_s)
-        eligible = eligibility_of(self.objects, args.body, args.names)
+        eligible = eligibility_of(self.objects, args.body, args.nodes)
         least, unknown = self._least(args.body)
         eligible = eligible._replace(refused=eligible.refused or unknown)
         pod = eligible.pod
         if self.mode == "observe":  # what would have been chosen stands in the journal
             if pod is not None and not eligible.refused:
-                self._ask(pod, self._same_names(eligible.nodes), at_s, reserves=False, least=least)
+                self._ask(pod, eligible.nodes, at_s, reserves=False, least=least)
             return args.answer(args.names)
         if pod is None or eligible.refused:
             uid = uid_of(args.body)
@@ -738,7 +762,7 @@ class Bridge:
             return args.answer([node] if node in args.names else [],
                                {name: why for name in args.names if name != node})
         reserves = self.mode == "decide" or least > 1  # half a gang is promised to nobody
-        decision = self._ask(pod, self._same_names(eligible.nodes), at_s, reserves=reserves, least=least)
+        decision = self._ask(pod, eligible.nodes, at_s, reserves=reserves, least=least)
         self.hears(args.body, decision)
         if decision.refused:
             return args.answer((), unresolvable=dict.fromkeys(args.names, decision.refused))
@@ -763,7 +787,7 @@ class Bridge:
             held = self.live.holds(uid_of(args.body))
             points = {held.node: 0} if held is not None else {}
         elif self.mode == "score":
-            eligible = eligibility_of(self.objects, args.body, args.names)
+            eligible = eligibility_of(self.objects, args.body, args.nodes)
             if eligible.pod and not eligible.refused:
                 points = self.live.scores(eligible.pod, eligible.nodes)
         lowest = min(points.values(), default=0)
@@ -772,7 +796,9 @@ class Bridge:
 
     def _received(self, request: Any, at_s: float) -> ExtenderArgs:
         """A request; nodes in it that are new or have changed are taken over if that is wanted."""
-        args = extender_args(request)
+        args = extender_args(request, self._last_names)
+        if args.nodes is not self._last_names.nodes:
+            self._last_names = KnownNames(args.nodes, frozenset(args.nodes))
         self._let_pass(at_s)
         items = args.items if self.settings.nodes_in_request else None
         for name, body in (items or {}).items():
@@ -797,17 +823,6 @@ class Bridge:
             way, _ = max(decision.failed, key=itemgetter(1), default=("", 0))
             self.refusals["refused" if decision.refused else way or "nodes"] += 1
         return decision
-
-    def _same_names(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        """The names of the last question if these are the same in another order, or these.
-
-        The scheduler sends the same nodes in ever another order, on which no answer depends; the
-        cluster recognises a tuple that it knows without looking up each name.
-        """
-        if len(names) != len(self._last_names) or not self._last_set.issuperset(names):
-            self._last_names = names
-            self._last_set = frozenset(names)
-        return self._last_names
 
     def _settled_node(self, uid: str) -> str:
         """Node to which a pod is bound, or will be if a binding in doubt happens; empty if none."""
