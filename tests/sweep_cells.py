@@ -35,6 +35,14 @@ def late_when_first(policy: str, seed: int) -> pd.DataFrame:
     return walk(policy, seed)
 
 
+def slow(n: int) -> dict[str, float]:
+    """Take a tenth of a second, and leave a mark if somebody counts who computes what."""
+    if "SWEEP_MARKS" in os.environ:
+        Path(os.environ["SWEEP_MARKS"], f"{n}-{time.time_ns()}").touch()
+    time.sleep(0.1)
+    return {"x": n / 7}
+
+
 def dies(policy: str, seed: int, how: str) -> dict[str, float]:
     if (policy, seed) == ("left", 2):
         if how == "halfway through its result":

@@ -59,17 +59,6 @@ def piped(text):
     return writer
 
 
-def test_another_table_through_the_same_pipe_is_another_question(files, capsys):
-    for text, code in ((TASKS, 0), (TASKS, 0), (TASKS.rpartition("four")[0], 2)):
-        writer = piped(text)
-        assert call("inflate", "--nodes", "nodes.csv", "--tasks", "pipe", "--out", "out") == code
-        writer.join()
-        os.unlink("pipe")
-    said = capsys.readouterr()
-    assert [line.endswith("(kept)") for line in said.out.splitlines()] == [False, True]
-    assert "tasks was another file" in said.err
-
-
 PIPED = {
     "nodes": ["inflate", "--nodes"], "tasks": ["inflate", "--nodes", "nodes.csv", "--tasks"],
     "gpu power": ["inflate", "--until", "0.01", "--gpu-power"],

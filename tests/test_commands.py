@@ -19,20 +19,6 @@ def a_report() -> Report:
     return Report({"words": 1}, {"words.csv": pd.DataFrame({"word": ["Ada"]})}, {}, "one word")
 
 
-def test_an_answer_is_computed_once_and_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    calls = []
-
-    def compute() -> Report:
-        calls.append(1)
-        return a_report()
-
-    for _ in range(2):
-        answer_with(ASKED, tmp_path / "out", compute, force=False, no_charts=False)
-    assert len(calls) == 1
-    out = tmp_path / "out"
-    assert capsys.readouterr().out == f"{out}: one word\n{out}: one word (kept)\n"
-
-
 def test_an_answer_without_a_headline_is_computed_again(tmp_path: Path) -> None:
     ASKED.write(tmp_path, a_report().write_tables)
     assert ASKED.is_in(tmp_path)

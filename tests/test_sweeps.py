@@ -1,25 +1,20 @@
 """A sweep gives one frame, whatever computed it and whatever went wrong on the way."""
 from __future__ import annotations
 
-import io
 import json
 import math
 import os
 import re
-import runpy
-import shutil
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import redirect_stdout, suppress
-from dataclasses import dataclass, replace
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
@@ -31,7 +26,7 @@ from hypothesis import strategies as st
 from sched_lab.lab import jit, sweeps
 from sched_lab.lab.frames import InputError, OutputError, read_frame, read_sidecar
 from sched_lab.lab.sweeps import SweepError, compute_cell, grid, sweep
-from tests.sweep_cells import MARKS, bad_at_right_1, dies, late_when_first, walk
+from tests.sweep_cells import MARKS, bad_at_right_1, dies, late_when_first, slow, walk
 from tests.waiting import HANG_S, until
 
 CELLS = grid(policy=["left", "right"], seed=range(3))
@@ -56,6 +51,11 @@ def cell_files(folder: Path) -> dict[tuple[str, int], Path]:
 
 def hidden(folder: Path) -> list[str]:
     return [path.name for path in folder.rglob(".*")]
+
+
+def workers_left() -> list[psutil.Process]:
+    """Workers that wait for a next sweep: one may end just as that begins, so there is none."""
+    return [one for one in psutil.Process().children() if "spawn_main" in "".join(one.cmdline())]
 
 
 @pytest.fixture
@@ -155,6 +155,7 @@ def test_what_a_file_gives_back_is_what_a_worker_sent(rows: list[tuple[object, .
 def test_one_process_and_two_give_the_same_bytes_whatever_finishes_first(tmp_path: Path) -> None:
     sweep(late_when_first, CELLS, tmp_path / "one")
     assert sweep(late_when_first, CELLS, tmp_path / "two", workers=2).computed == 6
+    assert workers_left() == []
     assert results(tmp_path / "one") == results(tmp_path / "two")
     for cell, file in cell_files(tmp_path / "two").items():
         assert file.read_bytes() == cell_files(tmp_path / "one")[cell].read_bytes()
@@ -356,57 +357,17 @@ def test_a_failing_cell_is_named_and_the_finished_ones_are_kept(workers: int, tm
 
 # --- a death on the way ----------------------------------------------------------------------------------------------
 
-PROGRAM = """
-import os, sys, time
-from pathlib import Path
+SLOW = """import sys
 from sched_lab.lab.sweeps import grid, sweep
+from tests.sweep_cells import slow
 
-def slow(n):
-    (Path(os.environ["MARKS"]) / f"{n}-{time.time_ns()}").touch()
-    time.sleep(0.1)
-    return {"x": n / 7}
-
-if __name__ == "__main__":
-    done = sweep(slow, grid(n=range(12)), sys.argv[1], workers=int(sys.argv[2]))
-    print(done)
+sweep(slow, grid(n=range(12)), sys.argv[1], workers=int(sys.argv[2]))
 """
 
 
-@dataclass
-class Program:
-    """`PROGRAM` as a file, what it gives when nobody kills it, and marks of each cell it computes."""
-
-    file: Path
-    whole: bytes
-    marks: Path
-    out: Path
-
-    def command(self, workers: int) -> dict[str, Any]:
-        return {"args": [sys.executable, str(self.file), str(self.out), str(workers)],
-                "env": os.environ | {"MARKS": str(self.marks), "COLUMNS": "100"}}
-
-    def run(self) -> str:
-        """Run it in this process, and return what it prints."""
-        with (patch.dict(os.environ, MARKS=str(self.marks)), redirect_stdout(io.StringIO()) as said,
-              patch.object(sys, "argv", ["program.py", str(self.out), "1"])):
-            runpy.run_path(str(self.file), run_name="__main__")
-        return said.getvalue()
-
-
-@pytest.fixture(scope="module")
-def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Program:
-    folder = tmp_path_factory.mktemp("program")
-    (folder / "program.py").write_text(PROGRAM)
-    program = Program(folder / "program.py", b"", folder, folder / "out")
-    program.run()
-    program.whole = results(program.out)
-    return program
-
-
-@pytest.fixture
-def program(uninterrupted: Program, tmp_path: Path) -> Program:
-    (tmp_path / "marks").mkdir()
-    return replace(uninterrupted, marks=tmp_path / "marks", out=tmp_path / "out")
+def slowly(folder: Path, workers: int, **options: Any) -> subprocess.Popen[bytes]:
+    """Start a program that sweeps `slow` into a folder."""
+    return subprocess.Popen([sys.executable, "-c", SLOW, str(folder), str(workers)], **options)
 
 
 def end() -> None:
@@ -424,9 +385,11 @@ def test_a_request_to_end_is_no_failed_cell(cell: Callable[[], None], kind: type
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")
-def test_an_interrupted_sweep_goes_on_where_it_stood(program: Program) -> None:
-    out = program.out
-    process = subprocess.Popen(**program.command(2), stderr=subprocess.DEVNULL, start_new_session=True)
+def test_an_interrupted_sweep_goes_on_where_it_stood(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    marks, out, whole = (tmp_path / name for name in ("marks", "out", "whole"))
+    marks.mkdir()
+    monkeypatch.setenv("SWEEP_MARKS", str(marks))
+    process = slowly(out, 2, stderr=subprocess.DEVNULL, start_new_session=True)
     until(lambda: len(list((out / "cells").rglob("*.json"))) >= 4 or process.poll() is not None)
     others = psutil.Process(process.pid).children(recursive=True)
     os.killpg(process.pid, signal.SIGINT)  # Ctrl-C reaches the workers too
@@ -436,12 +399,13 @@ def test_an_interrupted_sweep_goes_on_where_it_stood(program: Program) -> None:
                 if not file.name.startswith(".")}
     assert 4 <= len(finished) < 12
     assert psutil.wait_procs(others, timeout=HANG_S)[1] == []
-    before = {mark.name for mark in program.marks.iterdir()}
-    assert program.run().startswith(f"12 cells: {len(finished)} kept, {12 - len(finished)} computed")
-    computed = sorted(int(mark.name.split("-")[0]) for mark in program.marks.iterdir() if mark.name not in before)
+    before = {mark.name for mark in marks.iterdir()}
+    done = sweep(slow, grid(n=range(12)), out)
+    assert (done.kept, done.computed) == (len(finished), 12 - len(finished))
+    computed = sorted(int(mark.name.split("-")[0]) for mark in marks.iterdir() if mark.name not in before)
     assert computed == sorted(set(range(12)) - finished)  # each missing cell once, and no finished one
-    assert results(out) == program.whole
-    assert hidden(out) == []
+    sweep(slow, grid(n=range(12)), whole)
+    assert results(out) == results(whole) and hidden(out) == []
 
 
 STUCK = """
@@ -470,35 +434,6 @@ def test_no_process_outlives_a_killed_sweep(tmp_path: Path) -> None:
     assert psutil.wait_procs(others, timeout=HANG_S)[1] == []
 
 
-MANY = """
-import os, signal, sys, psutil
-from sched_lab.lab.sweeps import SweepError, grid, sweep
-
-def some(n, way):
-    if (n, way) == (2, "dies"):
-        os.kill(os.getpid(), signal.SIGKILL)
-    return {"x": n / 7}
-
-for number, way in enumerate(["dies", "well"]):
-    try:
-        done = sweep(some, grid(n=range(4), way=way), f"{sys.argv[1]}/{number}", workers=2)
-        assert way == "well" and done.frame["x"].tolist() == [n / 7 for n in range(4)]
-    except SweepError as error:
-        assert way == "dies" and "killed by SIGKILL" in str(error) and error.cell == {"n": 2, "way": way}
-    workers = [p for p in psutil.Process().children() if "spawn_main" in "".join(p.cmdline())]
-    assert workers == [], workers
-"""
-
-
-@pytest.mark.skipif(os.name != "posix", reason="kill -9")
-def test_sweeps_in_a_row_leave_no_worker_and_no_warning(tmp_path: Path) -> None:
-    """A worker that waits for the next sweep may end just as that begins; so none waits."""
-    (tmp_path / "program.py").write_text(MANY)
-    run = subprocess.run([sys.executable, "-W", "error", str(tmp_path / "program.py"), str(tmp_path)],
-                         capture_output=True, text=True)
-    assert (run.returncode, run.stdout, run.stderr) == (0, "", "")
-
-
 @pytest.mark.skipif(os.name != "posix", reason="kill -9 and fork")
 @pytest.mark.parametrize(("how", "end"), [("and leaves a child", "exit code 3"),
                                           ("halfway through its result", "killed by SIGKILL")])
@@ -509,6 +444,7 @@ def test_a_worker_that_dies_is_reported_and_the_rest_is_kept(how: str, end: str,
     with pytest.raises(SweepError, match="^cell policy=left, seed=2.*: a worker process died.*fewer") as caught:
         sweep(dies, cells, tmp_path / "out", workers=2)
     assert end in str(caught.value) and "\n" not in str(caught.value) and caught.value.cell == cells[2]
+    assert workers_left() == []
     finished = cell_files(tmp_path / "out")
     assert ("left", 2) not in finished and hidden(tmp_path) == []
     again = sweep(dies, [cell for cell in cells if cell != cells[2]], tmp_path / "out")
@@ -550,15 +486,11 @@ def test_no_bar_unless_someone_watches(done: Path, capsys: pytest.CaptureFixture
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_terminal_shows_finished_kept_and_total(uninterrupted: Program, tmp_path: Path) -> None:
+def test_a_terminal_shows_finished_kept_and_total(tmp_path: Path) -> None:
     pty = pytest.importorskip("pty")
-    program = replace(uninterrupted, out=tmp_path / "out")
-    shutil.copytree(uninterrupted.out, program.out)
-    for file in list((program.out / "cells").rglob("*.csv"))[:5]:
-        file.unlink()
-        file.with_suffix(".json").unlink()
+    sweep(slow, grid(n=range(5)), tmp_path)
     ours, theirs = pty.openpty()
-    with subprocess.Popen(**program.command(1), stdout=subprocess.DEVNULL, stderr=theirs):
+    with slowly(tmp_path, 1, stderr=theirs, env=os.environ | {"COLUMNS": "100"}):
         os.close(theirs)
         text = b""
         with suppress(OSError):  # Linux: the other end was closed
@@ -566,4 +498,4 @@ def test_a_terminal_shows_finished_kept_and_total(uninterrupted: Program, tmp_pa
                 text += part
     os.close(ours)
     plain = re.sub(rb"\x1b\[[0-9;?]*[A-Za-z]", b"", text).decode()
-    assert "cells" in plain and "7/12" in plain and "12/12" in plain
+    assert "cells" in plain and "5/12" in plain and "12/12" in plain

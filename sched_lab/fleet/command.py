@@ -38,6 +38,7 @@ from ..lab.commands import (
 from ..lab.frames import (
     InputError,
     check_one_of,
+    csv_of,
     embedded,
     ensure_writable,
     read_input,
@@ -282,7 +283,7 @@ def assignments_of(problem: Problem, schedule: Schedule) -> pd.DataFrame:
 
 def write_table(table: pd.DataFrame, folder: Path, name: str) -> None:
     """Write a table as CSV; numbers to a millionth."""
-    write_bytes(table.round(6).to_csv(index=False, lineterminator="\n").encode(), folder / name)
+    write_bytes(csv_of(table.round(6)), folder / name)
 
 
 def with_more_nodes(said: Mapping[str, Any], scale: float) -> str:

@@ -9,15 +9,12 @@ import pytest
 
 from sched_lab.fleet.read.tables import CLUSTER_FILES, CLUSTER_RECORD
 from sched_lab.lab.frames import embedded
-from sched_lab.traces import find_data, find_reference
 from tests.command_line import assert_refused, call, content
 from tests.fleet.test_slurm import ACCOUNTS
 from tests.fleet.test_traces import SAMPLES
 
 NODES, PODS = (embedded(f"fleet/{name}.json").read_bytes() for name in ("nodes", "pods"))
 POD = json.loads(PODS)["items"][0]
-JOBS = "name,submit_s,start_s,end_s,num_gpus,gpu_milli,node,gpu_list,user\n"
-OWN_NODES = "name,gpu_model,num_gpus,cpu_milli,memory_mib\nn0,T4,2,64000,262144\n"
 
 
 @pytest.fixture(autouse=True)
@@ -25,12 +22,6 @@ def files(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("nodes.json").write_bytes(NODES)
     Path("pods.json").write_bytes(PODS)
-
-
-def read_own(rows: str, *options) -> int:
-    Path("jobs.csv").write_text(JOBS + rows)
-    Path("own.csv").write_text(OWN_NODES)
-    return call("read", "csv", "jobs.csv", "own.csv", "--out", "out", *options)
 
 
 def pods(change) -> bytes:
@@ -64,19 +55,6 @@ def test_a_cluster_is_kept_replaced_by_force_or_left_alone(capsys):
     assert call("read", "k8s", "nodes.json", "--out", "out") == 2 and content("out") == before
     assert call("read", "k8s", "nodes.json", "--out", "out", "--force") == 0
     assert "there are no tasks" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("option", [(), ("--force",)])
-def test_nothing_foreign_is_overwritten(option):
-    Path("out").mkdir()
-    Path("out", "tasks.csv").write_text("mine")
-    assert call("read", "k8s", "nodes.json", "pods.json", "--out", "out", *option) == 2
-    assert content("out") == {"tasks.csv": b"mine"}
-    Path("out", "tasks.csv").rename("out/thesis.tex")
-    assert call("read", "k8s", "nodes.json", "pods.json", "--out", "out", *option) == (0 if option else 2)
-    assert content("out")["thesis.tex"] == b"mine"
-    Path("file").write_text("mine")
-    assert call("read", "k8s", "nodes.json", "--out", "file", *option) == 2 and Path("file").read_text() == "mine"
 
 
 @pytest.mark.parametrize("arguments", [
@@ -132,26 +110,6 @@ def test_an_archive_with_both_files(capsys):
     assert not Path("../README").exists() and "no format knows this file" in Path("out/ledger.csv").read_text()
 
 
-@pytest.mark.parametrize(("rows", "code", "words"), [
-    ("a,0,0,60,1,1000,n0,0,u\n", 0, "usable"), ("a,0,9,5,1,1000,n0,0,u\n", 2, "end before start"),
-    ("a,0,0,60,1,1000,n0,0,u\nb,0,30,90,1,1000,n0,0,u\n", 1, "GPU 0 of n0 holds 2,000 of 1,000 from 30 s until 60 s"),
-    ("a,0,0,60,1000000000,1000,,,u\n", 1, "larger than any node"), ("a,0,0,60,1,1000,n9,0,u\n", 1, "unknown node"),
-    ("=1+1,0,0,60,1,1000,n0,0,<b>\n", 0, "usable")])
-def test_check_says_whether_it_can_be_true(rows, code, words, capsys):
-    assert read_own(rows) == 0
-    assert call("check", "out") == code
-    text = capsys.readouterr().out
-    assert words in text and ("row 2" in text or "row 3" in text or code == 0)
-
-
-def test_check_of_what_is_no_cluster_is_2(capsys):
-    Path("empty").mkdir()
-    for name in ("absent", "empty", "pods.json"):
-        assert call("check", name) == 2
-        text = capsys.readouterr()
-        assert "Traceback" not in text.err and len((text.err + text.out).splitlines()) <= 3
-
-
 def test_check_of_a_trace_without_nodes_is_2_and_says_what_to_give(capsys):
     Path("swf.txt").write_text(SAMPLES["helios"])
     assert call("read", "auto", "swf.txt", "--out", "out") == 0
@@ -161,14 +119,6 @@ def test_check_of_a_trace_without_nodes_is_2_and_says_what_to_give(capsys):
     assert call("check", "sized") == 0
 
 
-@pytest.mark.parametrize("damage", ["tasks.csv", "nodes.csv", "about.json"])
-def test_check_of_a_damaged_folder_is_2(damage, capsys):
-    assert read_own("a,0,0,60,1,1000,n0,0,u\n") == 0
-    Path("out", damage).write_bytes(b"\xff\x00{")
-    capsys.readouterr()
-    assert call("check", "out") == 2 and damage in capsys.readouterr().out
-
-
 def test_accounts_with_nodes_of_another_format(capsys):
     Path("sacct.txt").write_text(ACCOUNTS)
     assert call("read", "sacct", "sacct.txt", "--nodes", "nodes.json", "--zone", "Europe/Berlin", "--out", "out") == 0
@@ -176,15 +126,3 @@ def test_accounts_with_nodes_of_another_format(capsys):
     assert call("check", "out") == 1 and "unknown node" in capsys.readouterr().out
 
 
-def test_the_reference_cluster_is_usable(capsys):
-    paths = [find_reference(f"kubernetes/{name}.json") for name in ("nodes", "pods")]
-    if None in paths:
-        pytest.skip("the recorded cluster is not beside the checkout")
-    assert call("read", "k8s", *paths, "--out", "out") == 0 and call("check", "out") == 0
-
-
-def test_a_published_trace_is_usable(capsys):
-    path = find_data("samples/helios.csv")
-    if path is None:
-        pytest.skip("the public traces are not beside the checkout")
-    assert call("read", "auto", path, "--size-to", "80%", "--out", "out") == 0 and call("check", "out") == 0

@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 from sched_lab.fleet.ask.recommend import recommend
+from sched_lab.fleet.read.check import check_cluster
 from sched_lab.fleet.read.kubernetes import is_kubernetes, read_kubernetes
 from sched_lab.fleet.read.objects import quantity
 from sched_lab.fleet.read.tables import ClusterTables, Ledger, ReadOptions, Source, sources_of, tables_of
@@ -378,7 +379,7 @@ def test_the_recorded_cluster():
     for task in tables.tasks.itertuples():
         used.update({(task.node, gpu): task.gpu_milli for gpu in filter(None, task.gpu_list.split("-"))})
     assert max(used.values()) == 1000 and (tables.tasks["node"] == "").sum() == 1
-    assert [line.count for line in tables.ledger.itertuples()] == [69]
+    assert [line.count for line in tables.ledger.itertuples()] == [69] and check_cluster(tables).exit_code == 0
 
 
 @needs_samples

@@ -90,6 +90,7 @@ def test_every_encoding_of_text_is_read(encoding):
 BAD_JSON = {
     "cut": (b'{"items": [{"a"', "cut short at position"), "empty": (b"   ", "empty"),
     "not json": (b"{'a': 1}", "not JSON"),
+    "half": (b'["\\udc00"]', "half of a character"),
     "twice": (b'{"a": 1, "a": 2}', "twice"), "nan": (b'[NaN]', "NaN"), "deep": (b"[" * 100_000, "deep|cut short"),
     "binary": (b"\x80\x81\x82\x83", "not UTF-8"), "half utf-16": ("[1]".encode("utf-16")[:-1], "not UTF-16")}
 

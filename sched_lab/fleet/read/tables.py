@@ -29,6 +29,7 @@ from ...lab.arrays import Floats, Texts
 from ...lab.frames import (
     InputError,
     InputFile,
+    csv_of,
     first_repeated,
     read_input,
     read_json,
@@ -642,7 +643,7 @@ def as_csv(frame: pd.DataFrame) -> bytes:
     """A table as CSV, optional columns left out where they are empty."""
     empty = [name for name in OPTIONAL if name in frame
              and (frame[name].isna() | frame[name].astype(str).eq("")).all()]
-    return frame.drop(columns=empty).to_csv(index=False, lineterminator="\n").encode()
+    return csv_of(frame.drop(columns=empty))
 
 
 def write_tables(tables: ClusterTables, folder: Path) -> None:
@@ -651,7 +652,7 @@ def write_tables(tables: ClusterTables, folder: Path) -> None:
     for name, frame in zip(CLUSTER_FILES, frames, strict=True):
         write_bytes(as_csv(frame), folder / name)
     if tables.outages is not None:
-        write_bytes(tables.outages.to_csv(index=False, lineterminator="\n").encode(), folder / OUTAGES)
+        write_bytes(csv_of(tables.outages), folder / OUTAGES)
     counts = {"nodes": len(tables.nodes), "tasks": len(tables.tasks)}
     write_json({**tables.about, **counts}, folder / CLUSTER_RECORD)
 
