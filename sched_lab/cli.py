@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import gc
 import os
 import re
 import signal
@@ -399,6 +400,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if is_own:
         signal.signal(signal.SIGINT,
                       lambda *_: jit.compiling_told.interrupt(KeyboardInterrupt()))
+        gc.set_threshold(50_000, 20, 100)  # looking for garbage took a tenth of a command
     jit.compiling_told.is_command = is_own
     try:
         with heard(), warnings_said():
