@@ -26,6 +26,7 @@ from sched_lab.fleet.live.journal import Journal, replay_journal
 from sched_lab.fleet.live.lease import Lease
 from sched_lab.lab.jit import interpreted
 from sched_lab.traces import toy_tasks
+from tests.fleet import objects
 from tests.fleet.audit import AuditedCluster
 from tests.fleet.faults import OF_GANGS, Makers, simulate
 from tests.fleet.objects import openb_node, openb_pod
@@ -295,6 +296,28 @@ def test_what_is_held_back_or_about_to_go_or_cannot_be_promised_is_not_there():
     assert why(filtered(bridge, member("p0"))) == {"1 of 3 pods of group scheduling.x-k8s.io team/train are there"}
     seen(bridge, member("p1"), member("p2"))
     assert filtered(bridge, member("p0"))["NodeNames"]
+
+
+def test_pods_in_mib_are_read_again_when_nodes_say_something_else():
+    """Parts that were told of before any node are not there for their gang; with one they are, in its thousandths."""
+    bridge = DrivenBridge(Groups(), "decide", None, None)
+    bridge.api.groups["train"] = group(2)
+    gpus = {"nvidia.com__gpu": "1"}
+    bodies = [objects.pod(f"p{number}", {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "4096"}, at="", phase="Pending",
+                  labels={POD_GROUP: "train"}) for number in range(2)]
+    seen(bridge, *bodies)
+    assert [(one.gang, one.shares) for one in bridge.live.standing().waiting] == [("", (Share(1, 1000),))] * 2
+    for memory, milli in (("16384", 250), ("8192", 500)):
+        labels = {"nvidia.com/gpu.memory": memory, "nvidia.com/gpu.product": "T4"}
+        bridge.tell(NodeSeen(bridge.objects.node(objects.node("n0", labels, **gpus))))
+        bridge.settle(0.0)
+        assert {one.shares for one in bridge.live.standing().waiting} == {(Share(1, milli),)}
+    assert filtered(bridge, bodies[0])["NodeNames"] == ["n0"]
+    assert [held.shares for held in bridge.live.standing().held] == [(Share(1, 500, "0"),)] * 2
+    bridge.tell(PodGone("team/p0"))
+    bridge.tell(NodeSeen(bridge.objects.node(objects.node("n0", **gpus))))
+    bridge.settle(0.0)
+    assert [one.name for one in bridge.live.standing().waiting] == ["team/p1"], "who has gone stays so"
 
 
 def test_a_bind_whose_place_was_given_back_is_refused_and_reasons_say_what_fits():

@@ -200,7 +200,10 @@ class Objects:
     Attributes
     ----------
     gpus : of the nodes that were read, by name
+    has_news : whether a node said something else about them since waiting pods were read again
     told : uids of pods that the cluster was told of, by a watch, a question or a look
+    unsettled : pods of which another node, or a node that says something else, may change what they ask for or hold, by
+        uid
     """
 
     def __init__(self, gpu_index: str = GPU_INDEX, has_gangs: bool = True) -> None:
@@ -208,12 +211,16 @@ class Objects:
         self.has_gangs = has_gangs
         self.told: dict[str, None] = {}
         self.gpus: dict[str, NodeGpus] = {}
+        self.has_news = False
+        self.unsettled: dict[str, dict[str, Any]] = {}
 
     def node(self, body: dict[str, Any]) -> LiveNode:
         """A node, which is remembered."""
         dump = Dump(Reasons())
         item = Item("Node", body)
-        gpus = self.gpus[item.name] = gpus_of_node(item, dump, {})
+        gpus = gpus_of_node(item, dump, {})
+        self.has_news |= self.gpus.get(item.name) != gpus
+        self.gpus[item.name] = gpus
         row = node_row(item, dump, gpus)
         del row["gpu_memory_mib"]
         if not gpus.profile:  # the others are for pods that ask for instances
@@ -223,11 +230,15 @@ class Objects:
     def pod(self, body: dict[str, Any]) -> LivePod | None:
         """A pod with what it holds, or asks for; None if it has ended, or reserves for others."""
         item = left_to_us(body)
+        self.unsettled.pop(uid_of(body), None)
         if item.is_over or is_reservation(item):
             return None
         nodes = self.known([item.node]) if item.node else self.gpus.copy()  # others may write
         dump = Dump(Reasons(), nodes=nodes)
-        pod = self.live_pod(item, dump, asked_by_pod(item, dump))
+        asked = asked_by_pod(item, dump)
+        pod = self.live_pod(item, dump, asked)
+        if not item.node and dialects_in(amounts_of(item, asked)) - {"openb"}:
+            self.unsettled[pod.uid] = body
         if pod.gang and not item.node and eligibility_of(self, body, tuple(nodes)).refused:
             return replace(pod, gang="")  # it can be promised nothing, and its group waits for it
         return pod
@@ -291,6 +302,13 @@ MAKERS = {"alibabacloud.com": "openb", "volcano.sh": "Volcano", "nvidia.com": "N
 BY_MEMORY = (*(dialect.asks[1] for dialect in VIRTUAL), "gpu-memory")
 BY_PERCENT = tuple(name for dialect in VIRTUAL for name in dialect.asks[2:4] if name)
 PLAIN = (GPU, SHARED)
+
+
+def amounts_of(item: Item, asked: Amounts) -> dict[str, Any]:
+    """What a pod says about GPUs, by name, of the amounts that its containers ask for and in its annotations."""
+    amounts: dict[str, Any] = {name: asked[name] for name in asked if GPU_WORDS.search(name) and asked[name]}
+    said = item.annotations
+    return amounts | {name: said[name] for name in (*SHARES, *MODEL_RULES) if said.get(name)}
 
 
 def dialects_in(amounts: Mapping[str, Any]) -> set[str]:
@@ -390,10 +408,7 @@ def eligibility_of(objects: Objects, body: dict[str, Any], names: Sequence[str])
     item = left_to_us(body, nodeName="")
     reasons = Reasons()
     asked = asked_by_pod(item, Dump(reasons))
-    said = item.annotations
-    amounts: dict[str, Any] = {
-        name: asked[name] for name in asked if GPU_WORDS.search(name) and asked[name]}
-    amounts |= {name: said[name] for name in (*SHARES, *MODEL_RULES) if said.get(name)}
+    amounts = amounts_of(item, asked)
     gpus: dict[str, NodeGpus] = {}
     if amounts and dialects_in(amounts) != {"openb"}:  # that means the same on every node
         models = {name for name in models_wanted(item).split("|") if name}
@@ -660,7 +675,7 @@ class Bridge:
         self.live = journal.live
         self.mode = mode
         self.settings = settings or BridgeSettings()
-        self.objects: Any = self._reads(self.settings.gpu_index, self.settings.has_gangs)
+        self.objects = self._reads(self.settings.gpu_index, self.settings.has_gangs)
         self.refusals: Counter[str] = Counter()
         self.groups: dict[tuple[str, str, str, str], GroupSeen] = {}
         self.doubts: dict[str, Doubt] = {}
@@ -673,9 +688,30 @@ class Bridge:
 
     def tell(self, event: Event) -> Decision | None:
         """Give an event to the journal and the cluster; return what was decided, if asked."""
+        objects = self.objects
+        if isinstance(event, PodSeen) and (body := objects.unsettled.get(event.pod.uid)):
+            event = PodSeen(objects.pod(body) or event.pod)  # a node may have been told of meanwhile
+        if isinstance(event, PodGone):
+            objects.unsettled.pop(event.uid, None)
         if isinstance(event, Asked | PodSeen):
-            self.objects.told[event.pod.uid] = None
-        return self.journal.apply(event)
+            objects.told[event.pod.uid] = None
+        decision = self.journal.apply(event)
+        if isinstance(event, NodeSeen):
+            self._read_again(event.node.name)
+        return decision
+
+    def _read_again(self, node: str) -> None:
+        """Tell again of pods of a node, or of those that have none, of which nodes may say something else by now."""
+        for uid, body in list(self.objects.unsettled.items()):  # others may write
+            if (uid in self.objects.told and text_at(body, "spec", "nodeName") == node
+                    and (pod := self.objects.pod(body)) is not None):
+                self.journal.apply(PodSeen(pod))
+
+    def _read_waiting_again(self) -> None:
+        """Tell again of pods that wait, if nodes say something else about their GPUs: so may what the pods ask for."""
+        if self.objects.has_news:
+            self.objects.has_news = False
+            self._read_again("")
 
     def is_idle(self) -> bool:
         """Whether no binding is under way, or in doubt."""
@@ -746,6 +782,8 @@ class Bridge:
         args = self._received(request, at_s)
         eligible = eligibility_of(self.objects, args.body, args.nodes)
         least, unknown = self._least(args.body)
+        if least > 1:
+            self._read_waiting_again()
         eligible = eligible._replace(refused=eligible.refused or unknown)
         pod = eligible.pod
         if self.mode == "observe":  # what would have been chosen stands in the journal
@@ -1020,6 +1058,7 @@ class Bridge:
     def settling(self, at_s: float) -> Steps:
         """Let time pass, and look at pods whose binding has been in doubt for long."""
         self._passed_s = max(self._passed_s, at_s)
+        self._read_waiting_again()
         self.tell(Passed(at_s))
         for uid, doubt in list(self.doubts.items()):
             if uid not in self.live.reservations:

@@ -75,6 +75,7 @@ class Informer:
             self.objects.told.pop(key, None)
             return PodGone(key)
         self.objects.gpus.pop(key, None)
+        self.objects.has_news = True
         return NodeGone(key)
 
     def changed(self, change: str, body: dict[str, Any]) -> Event | None:

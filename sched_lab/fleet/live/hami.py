@@ -16,7 +16,7 @@ from ..read.kubernetes import NodeGpus, amounts_of_containers, given_to, pod_nam
 from ..read.objects import Item, dig, text_at, texts_at, whole
 from ..read.tables import gpus_of
 from .bridge import FOR_GOOD, MODEL_RULES, ApiError, BindingArgs, Bridge, Call, Objects, Steps, uid_of
-from .core import Decision, Event, LiveNode, LivePod, NodeSeen, PodSeen
+from .core import LiveNode, LivePod
 
 __all__ = ['HamiBridge']
 
@@ -71,7 +71,6 @@ class HamiObjects(Objects):
     now_s : seconds since 1970
     seen : GPUs that each node has or had
     unanswered : pods that wait for their devices, by uid
-    unplaced : pods with a device that no register has had yet, by uid
     """
 
     def __init__(self, gpu_index: str = "", has_gangs: bool = True) -> None:
@@ -79,7 +78,6 @@ class HamiObjects(Objects):
         self.now_s: Callable[[], float] = time.time
         self.seen: dict[str, NodeGpus] = {}
         self.unanswered: dict[str, Unanswered] = {}
-        self.unplaced: dict[str, dict[str, Any]] = {}
 
     def node(self, body: dict[str, Any]) -> LiveNode:
         """A node with the GPUs of its register and no others; those that may get nothing, or have gone, are closed."""
@@ -92,17 +90,17 @@ class HamiObjects(Objects):
         return replace(node, num_gpus=len(names), closed_gpus="-".join(closed))
 
     def pod(self, body: dict[str, Any]) -> LivePod | None:
-        """A pod; it is remembered if it waits for its devices, or has some that are not known yet."""
+        """A pod; it is remembered if it waits for its devices, or has some that no register has had yet."""
         item, uid = Item("Pod", body), uid_of(body)
         self.unanswered.pop(uid, None)
-        self.unplaced.pop(uid, None)
+        pod = super().pod(body)
         devices = {name for given in given_to(item, HAMI) for name, _, _ in given}
         if not (item.is_over or devices <= {*self.seen.get(item.node, NodeGpus()).uuids}):
-            self.unplaced[uid] = body
+            self.unsettled[uid] = body
         if item.node and waits_on(item.node, body):
             since_s = whole(item.annotations.get(BIND_TIME)) or 0
             self.unanswered[uid] = Unanswered(pod_name(item), item.node, since_s)
-        return super().pod(body)
+        return pod
 
     def known(self, names: Sequence[str]) -> dict[str, NodeGpus]:
         """What is remembered of some nodes, also of those that are not there now."""
@@ -157,23 +155,11 @@ class HamiBridge(Bridge):
     """
 
     _reads = HamiObjects
+    objects: HamiObjects
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self.locks: dict[str, Lock] = {}
-
-    def tell(self, event: Event) -> Decision | None:
-        """Give an event to the journal and the cluster; a pod with devices that were unknown is read again."""
-        unplaced = self.objects.unplaced
-        if isinstance(event, PodSeen) and event.pod.uid in unplaced:
-            event = PodSeen(self.objects.pod(unplaced[event.pod.uid]) or event.pod)
-        decision = super().tell(event)
-        if isinstance(event, NodeSeen):
-            there = [body for uid, body in list(unplaced.items()) if uid in self.objects.told
-                     and text_at(body, "spec", "nodeName") == event.node.name]
-            for pod in filter(None, map(self.objects.pod, there)):
-                super().tell(PodSeen(pod))
-        return decision
 
     def begin_term(self) -> None:
         """Begin to lead; locks of before are over in time."""
