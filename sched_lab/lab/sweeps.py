@@ -78,91 +78,39 @@ def name_cell(cell: Mapping[str, Any]) -> str:
 _UNWRITABLE = re.compile("[\\r\\0\\ud800-\\udfff]")  # what CSV in UTF-8 does not give back
 
 
-def is_plain(value: Any) -> bool:
-    """Whether a parameter can be a value in a column."""
-    if type(value) is str:
-        return not _UNWRITABLE.search(value)
-    return type(value) is bool or (type(value) is int and -(2**63) <= value < 2**63) or (
-        type(value) is float and math.isfinite(value))
-
-
-def _plain_cell(cell: Mapping[str, Any], names: list[str]) -> Cell:
-    """The same cell in Python's own types, its parameters in the order of `names`."""
-    error = partial(
-        InputError,
-        mend="give every cell the same parameters, as texts, finite numbers or truth values")
-    if sorted(map(str, cell)) != sorted(names):
-        raise error(f"{name_cell(cell)}: the first cell has the parameters {', '.join(names)}")
-    plain = {
-        name: cell[name].item() if isinstance(cell[name], np.generic) else cell[name]
-        for name in names}
-    for name, value in plain.items():
-        if not is_plain(value):
-            raise error(f"{name_cell(cell)}: {name} cannot be written as a value in a column",
-                        column=name, value=value)
-    return plain
-
-
 def checked_cells(cells: Iterable[Mapping[str, Any]]) -> list[Cell]:
-    """Cells in plain types, all different, with columns of one kind each."""
-    given = list(cells)
-    if not given:
+    """Cells in Python's own types, no two alike, with texts that a file gives back.
+
+    Raises
+    ------
+    InputError : there is none, or what is wrong with one
+    """
+    plain = [{str(name): value.item() if isinstance(value, np.generic) else value
+              for name, value in cell.items()} for cell in cells]
+    if not plain:
         raise InputError("there is no cell to compute", mend="give at least one")
-    names = [str(name) for name in given[0]]
-    plain = [_plain_cell(cell, names) for cell in given]
     seen: dict[tuple[Any, ...], int] = {}
     for number, cell in enumerate(plain):
-        if (first := seen.setdefault(tuple(cell.values()), number)) != number:
+        if (first := seen.setdefault(tuple(sorted(cell.items())), number)) != number:
             raise InputError(
                 f"{name_cell(cell)}: it is there twice, as cells {first + 1} and {number + 1}",
                 mend="give each cell once")
         for name, value in cell.items():
-            if isinstance(value, str | bool) | isinstance(plain[0][name], str | bool) and (
-                    type(value) is not type(plain[0][name])):
-                raise InputError(
-                    f"{name_cell(cell)}: {name} is {value!r}, "
-                    f"but {plain[0][name]!r} in the first cell",
-                    column=name, value=value, mend="give texts only, or numbers only")
+            if isinstance(value, str) and _UNWRITABLE.search(value):
+                raise InputError(f"{name_cell(cell)}: {name} cannot be written as a value in a column",
+                                 column=name, value=value, mend="leave out carriage returns, zero bytes and "
+                                 "halves of characters")
     return plain
-
-
-def _kind(column: pd.Series[Any]) -> str:
-    """What a column holds: texts, numbers or truth values."""
-    if isinstance(column.dtype, np.dtype) and column.dtype.kind in "biuf":
-        return "truth values" if column.dtype.kind == "b" else "numbers"
-    if all(isinstance(value, str)
-           for value in column.dropna()) and column.dtype in ("str", "object"):
-        return "texts"
-    raise TypeError(
-        f"the column {column.name} holds {column.dtype}; return texts, numbers or truth values")
-
-
-_BAD_TEXT = "a text holds a carriage return, a zero byte or half a character; leave them out"
 
 
 def tidy(result: Any, cell: Cell) -> pd.DataFrame:
     """The result of one cell, a frame or a mapping for one row, as the frame that its file gives back."""
-    if isinstance(result, pd.DataFrame):
-        frame = result.reset_index(drop=True)
-    elif isinstance(result, Mapping):
-        try:
-            frame = pd.DataFrame([result])
-        except UnicodeEncodeError:  # pandas keeps texts in Arrow where it finds it
-            raise ValueError(_BAD_TEXT) from None
-    else:
-        raise TypeError(
-            f"the result is a {type(result).__name__}; return a frame, or a mapping for one row")
-    names = list(frame.columns)
-    if not names or not all(isinstance(name, str)
-                            for name in names) or len(set(names)) < len(names):
-        raise ValueError(f"the columns are {names}; give each a name of its own")
-    if both := [name for name in names if name in cell]:
+    frame = result.reset_index(drop=True) if isinstance(result, pd.DataFrame) else pd.DataFrame([result])
+    if both := [name for name in frame if name in cell]:
         raise ValueError(
             f"the column {both[0]} is a parameter too; leave it out, the sweep adds it")
-    texts = [name for name in names if _kind(frame[name]) == "texts"]
-    if any(_UNWRITABLE.search(value) for name in texts for value in frame[name].dropna()):
-        raise ValueError(_BAD_TEXT)
-    return frame.assign(**{name: frame[name].astype("str").fillna("") for name in texts})
+    texts = [name for name, kind in frame.dtypes.items() if kind.kind not in "biuf"]
+    return frame.assign(**{str(name): frame[name].astype("str").fillna("") for name in texts})
 
 
 class Outcome(NamedTuple):
@@ -192,18 +140,6 @@ def compute_cell(function: Function, number: int, cell: Cell) -> Outcome:
         return Outcome(number, None, time.perf_counter() - start,
                        " ".join(f"{type(trouble).__name__}: {trouble}".split()),
                        "".join(traceback.format_exception(trouble)))
-
-
-def _pack(function: Function) -> bytes:
-    """The function as bytes, by name from a module, else by value; refuse one that cannot travel."""
-    import cloudpickle
-
-    try:
-        packed: bytes = cloudpickle.dumps(function)
-        return packed
-    except Exception as trouble:  # whatever the objects inside it raise
-        raise InputError(f"the function cannot be sent to a worker ({trouble})",
-                         mend="bind plain values only, or compute with one worker") from None
 
 
 # --- workers on this machine
@@ -236,15 +172,7 @@ def _begin(packed: bytes, is_small: bool) -> None:
     signal.signal(signal.SIGINT, lambda *_: None)  # Ctrl-C is for the parent, who then ends its workers
     _end_with_parent()
     jit.runs_interpreted.set(is_small)
-    try:
-        _computed = pickle.loads(packed)
-    except Exception as error:
-        trouble = error
-
-        def fail(**cell: Any) -> None:
-            raise trouble
-
-        _computed = fail
+    _computed = pickle.loads(packed)
 
 
 def _compute(number: int, cell: Cell, file: Path) -> None:
@@ -322,7 +250,9 @@ class _Worker:
 def _in_processes(function: Function, cells: Numbered, workers: int,
                   files: Sequence[Path]) -> Outcomes:
     """Cells in processes of this machine, as they finish."""
-    packed = _pack(function)
+    import cloudpickle
+
+    packed = cloudpickle.dumps(function)  # by name from a module, else by value
     waiting = iter(cells)
     crew: list[_Worker] = []
     at_work: dict[Future[None], _Worker] = {}
@@ -415,16 +345,11 @@ def _add(frames: dict[int, pd.DataFrame], number: int, frame: pd.DataFrame,
          cells: Sequence[Cell]) -> None:
     """Add the frame of one cell, unless it cannot stand under those that are there."""
     if frames:
-        first = next((n for n, part in frames.items() if len(part)), next(iter(frames)))
-        other, other_name = frames[first], name_cell(cells[first])
+        first, other = next(iter(frames.items()))
         if list(frame) != list(other):
             has, there = (", ".join(map(str, one.columns)) for one in (frame, other))
-            raise SweepError(f"it has the columns {has}, but {other_name} has {there}; "
+            raise SweepError(f"it has the columns {has}, but {name_cell(cells[first])} has {there}; "
                              "return the same columns from every cell", cells[number])
-        for name in frame if len(frame) and len(other) else ():
-            if (kind := _kind(frame[name])) != (usual := _kind(other[name])):
-                raise SweepError(f"the column {name} holds {kind}, but {usual} in {other_name}; "
-                                 "return the same kind from every cell", cells[number])
     frames[number] = frame
 
 
@@ -523,15 +448,8 @@ def about_sweep(function: Function, depends_on: Mapping[str, Any] | None) -> dic
     if isinstance(function, partial) and not depends_on:
         raise InputError("a partial holds arguments that the key of a cell cannot see",
                          mend="name them in depends_on")
-    about = {
-        "function": _name_function(function), "depends_on": dict(depends_on or {}),
-        "sched_lab": __version__}
-    try:
-        input_key(about)
-    except (TypeError, ValueError) as trouble:
-        raise InputError(f"depends_on cannot be written as JSON ({trouble})",
-                         mend="give texts and numbers, such as checksums and versions") from None
-    return about
+    return {"function": _name_function(function), "depends_on": dict(depends_on or {}),
+            "sched_lab": __version__}
 
 
 def sweep(function: Callable[..., Any], cells: Iterable[Mapping[str, Any]], folder: str | Path, *,
@@ -562,9 +480,6 @@ def sweep(function: Callable[..., Any], cells: Iterable[Mapping[str, Any]], fold
     checked = checked_cells(cells)
     about = about_sweep(function, depends_on)
     place = Path(folder)
-    if workers < 1:
-        raise InputError(f"{workers} workers cannot compute anything", value=workers,
-                         mend="give 1 or more")
     ensure_writable(place)
     inputs = [about | {"cell": cell} for cell in checked]
     keys = map(input_key, inputs)
