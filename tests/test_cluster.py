@@ -66,19 +66,12 @@ def test_a_model_without_gpus_is_dropped(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("right", "wrong", "where", "what"), [
-    ("8,G2", "8.5,G2", "row 2, column gpu", "not a whole number"),
     ("8,G2", "-1,G2", "row 2, column gpu", "negative"),
     ("8,G2", f"{MAX_GPUS_PER_NODE + 1},G2", "row 2, column gpu", "above 62"),
-    ("8,G2", "nan,G2", "row 2, column gpu", "finite"),
-    ("8,G2", ",G2", "row 2, column gpu", "empty"),
-    ("32000", "32 vCPU", "row 3, column cpu_milli", "not a number"),
     ("65536", "-1", "row 3, column memory_mib", "negative"),
-    ("65536", "1e300", "row 3, column memory_mib", "too large"),
     ("bob", "ada", "row 3, column sn", "already in row 2"),
-    ("bob", "", "row 3, column sn", "empty"),
     ("G2", "", "row 2, column model", "GPUs but no model"),
     ("memory_mib", "memory", "row 1, column memory_mib", "missing"),
-    ("0,\n", "0\n", "row 3", "4 cells"),
 ])
 def test_a_wrong_node_list_is_refused_with_its_place(
         tmp_path: Path, right: str, wrong: str, where: str, what: str) -> None:

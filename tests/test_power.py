@@ -180,9 +180,6 @@ def test_tables_add_and_override_for_one_power_model_only(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(("right", "wrong", "where", "what"), [
     ("24\n", "0\n", "row 3, column cores", "0"),
-    ("24\n", "\n", "row 3, column cores", "empty"),
-    ("24\n", "24.5\n", "row 3, column cores", "not a whole number"),
-    (",cores", "", "row 2", "4 cells under a header of 3"),
     ("cores", "threads", "row 1, column cores", "missing"),
     ("30,165", "165,30", "row 3, column full_w", "full power is below idle power"),
     ("30,165", "-1,165", "row 3, column idle_w", "negative"),

@@ -30,11 +30,6 @@ def test_an_unknown_policy_is_refused_with_the_nearest_and_all() -> None:
         table().record("zzz")
 
 
-def test_a_name_is_there_once() -> None:
-    with pytest.raises(ValueError, match="two policies 'fifo'"):
-        PolicyTable(table()["fifo"], table()["edf"], table()["fifo"])
-
-
 def test_the_frame_says_what_runs_in_lockstep() -> None:
     frame = table().frame()
     assert frame.columns.tolist() == ["policy", "sentence", "source", "lockstep"]

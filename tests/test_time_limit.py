@@ -4,11 +4,9 @@ import re
 import shutil
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import nbformat
-from hypothesis import HealthCheck, settings
 
 from tests.scheduler import SLOW
 
@@ -57,28 +55,8 @@ def run_pytest(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
                           env=os.environ | {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"})
 
 
-def test_twenty_minutes_are_the_limit_of_every_test() -> None:
-    options = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
-    assert (options["timeout"], options["timeout_method"]) == (1200, "signal")
-    assert (options["faulthandler_timeout"], options["faulthandler_exit_on_timeout"]) == (1260, True)
-
-
-def test_an_example_may_take_as_long_as_it_does() -> None:
-    assert settings().deadline is None and HealthCheck.too_slow in settings().suppress_health_check
-
-
-def test_a_hanging_cell_of_a_chapter_fails_by_name_before_its_process_is_ended() -> None:
-    limits = re.findall(r"--nbval-cell-timeout (\d+)", (ROOT / "Makefile").read_text())
-    assert [600 < int(limit) < 1200 for limit in limits] == [True]
-
-
-def test_what_is_slow_is_there_and_what_is_needed_is_compiled_first() -> None:
+def test_what_is_slow_is_there() -> None:
     assert [name for name in SLOW if not (ROOT / name).exists()] == []
-    makefile = (ROOT / "Makefile").read_text()
-    steps = re.findall(r"--no-print-directory (?:-j.* )?(\w+)$", makefile, re.M)
-    assert re.search(r"^alone: .*\bcompile\b", makefile, re.M)
-    assert steps.index("alone") < steps.index("together")
-    assert re.search(r"^together: .*\n.*\n\tpytest .* tests nbs$", makefile, re.M)
 
 
 def test_what_hangs_or_ends_its_process_fails_by_name_and_the_rest_runs_once(tmp_path: Path) -> None:

@@ -111,9 +111,8 @@ def free_bytes(xp: Any) -> int:
     return int(psutil.virtual_memory().available)
 
 
-def that_fit(bytes_each: int, max_bytes: int, asked: int | None = None,
-             what: str = "replicas") -> int:
-    """How many things of equal size to hold at once: as many as asked for, else as many as fit.
+def that_fit(bytes_each: int, max_bytes: int, asked: int | None = None) -> int:
+    """How many replicas of equal size to hold at once: as many as asked for, else as many as fit.
 
     Raises
     ------
@@ -121,11 +120,11 @@ def that_fit(bytes_each: int, max_bytes: int, asked: int | None = None,
     """
     most = max_bytes // bytes_each
     if asked is not None and asked < 1:
-        raise InputError(f"{asked} {what} at once is too few", value=str(asked),
+        raise InputError(f"{asked} replicas at once is too few", value=str(asked),
                          mend="ask for 1 or more")
     if most < (asked or 1):
         raise InputError(
-            f"{asked or 1} {what} need {(asked or 1) * bytes_each / 2**30:.3g} GiB, "
+            f"{asked or 1} replicas need {(asked or 1) * bytes_each / 2**30:.3g} GiB, "
             f"{max_bytes / 2**30:.3g} GiB may be taken", value=str(asked or 1),
             mend=f"ask for at most {most}"
             if most else "give more memory, or a smaller cluster or trace")

@@ -222,10 +222,6 @@ def _plain(column: str) -> str:
 
 def _drawn(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
     """The columns a chart needs, under plain names, floats rounded to five significant digits."""
-    missing = [name for name in columns if name not in frame]
-    if missing:
-        raise SchedLabError(
-            f"the frame has no column {missing[0]}; there are {', '.join(map(str, frame.columns))}")
     small = frame[list(dict.fromkeys(columns))].reset_index(drop=True).rename(columns=_plain)
     for name in small.select_dtypes("float"):
         small[name] = [float(f"{value:.5g}") for value in small[name]]
@@ -323,8 +319,7 @@ def curve_chart(frame: pd.DataFrame, x: str, y: str, colour: str, *, x_title: st
 
 def band_chart(frame: pd.DataFrame, x: str, y: str, colour: str, *, x_title: str, y_title: str,
                title: str = "", spread: Literal["range", "sd"] = "range",
-               x_domain: Sequence[float] | None = None, y_domain: Sequence[float] | None = None,
-               percent: bool = False, x_percent: bool = False) -> alt.LayerChart:
+               x_domain: Sequence[float] | None = None, percent: bool = False, x_percent: bool = False) -> alt.LayerChart:
     """Mean line and spread over the rows that share x and label (the seeds).
 
     Parameters
@@ -334,7 +329,7 @@ def band_chart(frame: pd.DataFrame, x: str, y: str, colour: str, *, x_title: str
     x_title, y_title : what the axes show, with units
     title : above the chart
     spread : "range" from minimum to maximum, "sd" one standard deviation (n - 1) to each side
-    x_domain, y_domain : fixed ranges; what lies outside is clipped
+    x_domain : fixed range; what lies outside is clipped
     percent, x_percent : write y (or x) shares as percentages
     """
     grouped = frame.groupby([colour, x], sort=False)[y]
@@ -347,9 +342,9 @@ def band_chart(frame: pd.DataFrame, x: str, y: str, colour: str, *, x_title: str
     data = _drawn(means, [x, y, colour, "low", "high"])
     x, y, colour = (_plain(name) for name in (x, y, colour))
     curves = curve_chart(data, x, y, colour, x_title=x_title, y_title=y_title, x_domain=x_domain,
-                         y_domain=y_domain, percent=percent, x_percent=x_percent)
+                         percent=percent, x_percent=x_percent)
     across = _axis(alt.X, x, x_title, x_domain, x_percent)
-    up = _axis(alt.Y, "low", y_title, y_domain, percent)
+    up = _axis(alt.Y, "low", y_title, None, percent)
     band = alt.Chart(data).mark_area(opacity=0.18, clip=True).encode(across, up, alt.Y2("high"),
                                                                      _colour(data, colour))
     return alt.layer(band, curves, title=title)

@@ -64,10 +64,6 @@ class PolicyTable(Mapping[str, PolicyRecord[Form]]):
     ----------
     records : one for each policy
     patterns : names with a part to fill in, such as `pwr-fgd:ALPHA`, and what they mean
-
-    Raises
-    ------
-    ValueError : if a name is there twice
     """
 
     def __init__(self, *records: PolicyRecord[Form],
@@ -75,10 +71,6 @@ class PolicyTable(Mapping[str, PolicyRecord[Form]]):
         _TABLES.append(self)
         self._records = {record.name: record for record in records}
         self.patterns = dict(patterns or {})
-        if len(self._records) < len(records):
-            names = [record.name for record in records]
-            again = next(name for name in names if names.count(name) > 1)
-            raise ValueError(f"the table has two policies {again!r}")
 
     def __getitem__(self, name: str) -> PolicyRecord[Form]:
         return self._records[name]

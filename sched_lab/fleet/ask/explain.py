@@ -883,14 +883,14 @@ def blind_to_watts(problem: Problem, power: PowerSettings) -> PowerSettings:
 
 
 def moments_before(problem: Problem, schedule: Schedule, rows: Sequence[int], is_running: Truths,
-                   power: PowerSettings, die: int = 0) -> Iterator[Moment]:
+                   power: PowerSettings) -> Iterator[Moment]:
     """Tasks in front of the cluster, each alone.
 
     Parameters
     ----------
     problem, schedule, rows : the tasks, where each is, and which of them ask
     is_running : (tasks,) those that hold something
-    power, die : how nodes draw power; a large random number
+    power : how nodes draw power
 
     Raises
     ------
@@ -904,8 +904,7 @@ def moments_before(problem: Problem, schedule: Schedule, rows: Sequence[int], is
             np.minimum(amount, amounts[2], out=amount)
     profiles = problem.instances.profiles if problem.instances else ()
     for row in rows:
-        yield Moment(world, empty, int(class_of[row]), int(problem.tasks.memory_mib[row]), die,
-                     profiles)
+        yield Moment(world, empty, int(class_of[row]), int(problem.tasks.memory_mib[row]), profiles=profiles)
 
 
 def objections_of(problem: Problem, row: int) -> list[str]:
@@ -1021,8 +1020,7 @@ MOST_INTERPRETED = 5_000  # times that a node looks at a task that may come
 
 
 def explain(problem: Problem, task: str, policy: str = "fgd", *, at_s: float | None = None,
-            schedule: Schedule | None = None, power: PowerSettings | None = None,
-            die: int = 0) -> Explanation:
+            schedule: Schedule | None = None, power: PowerSettings | None = None) -> Explanation:
     """Explain where a policy puts a task, and why not elsewhere.
 
     Parameters
@@ -1033,7 +1031,6 @@ def explain(problem: Problem, task: str, policy: str = "fgd", *, at_s: float | N
         at which it waited
     schedule : what was running; the record if it is not given
     power : how nodes draw power
-    die : a large random number, for a policy that draws
 
     Raises
     ------
@@ -1049,7 +1046,7 @@ def explain(problem: Problem, task: str, policy: str = "fgd", *, at_s: float | N
     is_running = before(problem, schedule, row, at_s)
     settings = settings_for(problem, chosen, power or PowerSettings())
     parts = parts_to_come(problem, schedule, row, is_running, at_s)
-    moments = list(moments_before(problem, schedule, parts, is_running, settings, die))
+    moments = list(moments_before(problem, schedule, parts, is_running, settings))
     turn = parts.index(row)
     moment = moments[turn]
     job: dict[str, Any] = {}

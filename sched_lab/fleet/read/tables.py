@@ -657,26 +657,21 @@ def write_tables(tables: ClusterTables, folder: Path) -> None:
     write_json({**tables.about, **counts}, folder / CLUSTER_RECORD)
 
 
-def write_cluster(tables: ClusterTables, folder: str | Path, *,
-                  inputs: Mapping[str, Any] | None = None, force: bool = False) -> None:
-    """Write a cluster, all of it or nothing.
+def write_cluster(tables: ClusterTables, folder: str | Path, *, force: bool = False) -> None:
+    """Write a cluster, all of it or nothing; it depends on its own content.
 
     Parameters
     ----------
     tables : what is written
     folder : where
-    inputs : all that it depends on; without any, its own content
     force : whether another cluster there is replaced
 
     Raises
     ------
     OutputError : the folder cannot be written, or has something else in it
     """
-    if inputs is None:
-        inputs = {
-            name: hashlib.sha256(as_csv(frame)).hexdigest()
-            for name, frame in (("nodes", tables.nodes), ("tasks", tables.tasks))}
-    answer = cluster_answer(inputs)
+    answer = cluster_answer({name: hashlib.sha256(as_csv(frame)).hexdigest()
+                             for name, frame in (("nodes", tables.nodes), ("tasks", tables.tasks))})
     check_folder(Path(folder), answer, force=force)
     answer.write(Path(folder), partial(write_tables, tables), force=force)
 
