@@ -68,8 +68,8 @@ def places_frame(run: Simulation) -> pd.DataFrame:
 
 
 NAMED_ROWS = 30
-_ROW_PX = 22
-_MOST_PX = 640
+ROW_PX = 22
+MOST_PX = 640
 
 
 def _colour_of_types(run: Simulation, **more: Any) -> alt.Color:
@@ -122,7 +122,7 @@ def places_chart(run: Simulation, *, title: str = "") -> alt.LayerChart:
     if is_named:
         layers.append(plots.lane_names([names[job] for job in order], down))
     chart: alt.LayerChart = alt.layer(*layers, title=title).properties(
-        width=plots.WIDTH, height=min(_ROW_PX * len(names), _MOST_PX))
+        width=plots.WIDTH, height=min(ROW_PX * len(names), MOST_PX))
     return chart
 
 
@@ -204,7 +204,6 @@ def usage_chart(run: Simulation, *, title: str = "") -> alt.Chart:
 TABLES = ("jobs.csv", "rounds.csv")
 CHARTS = ("places.svg", "progress.svg", "usage.svg")
 
-
 MEANINGS = {
     "places": "Every job over time, coloured by the GPU type that it runs on; a thin line while it "
               "is there and waits.",
@@ -219,7 +218,7 @@ MEANINGS = {
     "mean_jct_bound_h": "h, no schedule has a smaller mean",
     "gru": "share of the GPUs' time in which they were used",
     "restarts": "times that a job changed its GPUs",
-    **ENERGY_MEANINGS, "idle_kwh": "of energy_kwh, GPUs that nobody holds, kWh",
+    **ENERGY_MEANINGS, "idle_kwh": "of energy_kwh, GPUs that no job holds, kWh",
     "energy_bound_kwh": "kWh, no schedule that takes as long draws less, with all nodes on"}
 
 
@@ -251,14 +250,13 @@ class RunReport(Report):
             spared = 100 * (1 - bound_h / summary["ttd_h"])
             done += (f". No schedule is done before {bound_h:.2f} h, so at most {spared:.0f} % of the "
                      "time can be saved.")
-        words = [done, f"A job is done {summary['mean_jct_h']:.2f} h after it arrives, in the mean; "
+        words = [done, f"On average a job is done {summary['mean_jct_h']:.2f} h after it arrives; "
                        f"{100 * summary['gru']:.0f} % of the GPUs' time is used."]
         if summary["energy_kwh"] is None:
             return [*words, summary["energy_assumptions"]]
         idle = 100 * summary["idle_kwh"] / max(summary["energy_kwh"], 1e-12)
-        words += [energy_sentence(summary), f"{idle:.0f} % of that is drawn by GPUs that nobody holds.",
-                  summary["energy_assumptions"]]
-        return words
+        return [*words, energy_sentence(summary), f"{idle:.0f} % of that is drawn by GPUs that no job holds.",
+                summary["energy_assumptions"]]
 
 
 def energy_summary(run: Simulation, hardware: Hardware | None, price: str, carbon: str,
