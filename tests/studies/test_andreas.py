@@ -1,19 +1,11 @@
 """Experiments and claims of ANDREAS: what they compute is what is stored, and claims follow their frames."""
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
 
-from sched_lab.lab.frames import read_frame
 from studies.andreas import CELLS, CLAIMS, EXPERIMENTS, by_greedy, cells, costs
 from studies.reproduction import Workplace, claims_frame, moved_claims
-
-RESULTS = Path(__file__).resolve().parents[2] / "data" / "results"
-
-
-def stored(path: str) -> pd.DataFrame:
-    return read_frame(RESULTS / path)
+from tests.studies.stored import stored
 
 
 @pytest.mark.parametrize(("name", "cell"), [

@@ -1,15 +1,12 @@
 """Power at equal service: the yardstick against a solver, its laws, and the stored runs and bounds."""
-from functools import cache
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.optimize import linprog
 
 from sched_lab.cluster import toy_cluster
-from sched_lab.lab.frames import InputError, read_frame
-from sched_lab.traces import find_data, find_reference, toy_tasks
+from sched_lab.lab.frames import InputError
+from sched_lab.traces import toy_tasks
 from studies.equal_service import (
     LEVELS,
     Curves,
@@ -30,20 +27,14 @@ from studies.online import (
     JUDGES_OF,
     TO_JUDGE,
     TRACES,
-    Workplace,
     changed,
     files_of,
     judged,
     part_rows,
 )
+from tests.studies.stored import place_with, stored
 
-RESULTS = Path(__file__).parents[2] / "data" / "results" / "pwr"
 XS = (None, 0.5, 1.0)
-
-
-@cache
-def stored(name):
-    return read_frame(RESULTS / name)
 
 
 def random_curves(seed, policies=4, seeds=3, points=6):
@@ -170,18 +161,10 @@ def test_a_changed_problem_is_drawn_from_the_known_one(change):
         assert (work.cpu_milli == tasks.cpu_milli // 2).all()
 
 
-def here(name):
-    """Return data or reference results of this name."""
-    return find_data(name) or find_reference(name)
-
-
 def place_for(folder, trace):
-    """Workplace with the public trace, if it is on this machine."""
-    for need in ("openb/openb_node_list_gpu_node.csv", f"openb/openb_pod_list_{trace}.csv",
-                 f"pwr/arrivals/{trace}.json.gz"):
-        if here(need) is None:
-            pytest.skip(f"{need} is not here (sched-lab fetch openb)")
-    return Workplace(folder, find=here)
+    """Workplace with the public trace."""
+    return place_with(folder, ("openb/openb_node_list_gpu_node.csv", f"openb/openb_pod_list_{trace}.csv",
+                               f"pwr/arrivals/{trace}.json.gz"))
 
 
 @pytest.mark.parametrize(("frame", "policy", "trace", "power"), [
@@ -189,7 +172,7 @@ def place_for(folder, trace):
     ("bid_eq1", "bid:1000:0.75", "gpuspec33", "eq1")])
 def test_a_stored_run_comes_out_again(frame, policy, trace, power, tmp_path):
     again = judged(place_for(tmp_path, trace), (policy,), "again", (trace,), seeds=(51,), power=power)
-    kept = stored(f"{frame}.csv.gz").query("trace == @trace and seed == 51 and policy == @policy")
+    kept = stored(f"pwr/{frame}.csv.gz").query("trace == @trace and seed == 51 and policy == @policy")
     assert len(again) == len(kept) == 51
     for column in again:
         assert (again[column].to_numpy() == kept[column].to_numpy()).all(), column
@@ -198,7 +181,7 @@ def test_a_stored_run_comes_out_again(frame, policy, trace, power, tmp_path):
 def test_a_stored_bound_comes_out_again(tmp_path):
     files = files_of(place_for(tmp_path, "gpuspec33"), "gpuspec33")
     again = part_rows({"gpuspec33": files}, "gpuspec33", JUDGES[0], 0.5)
-    kept = stored("equal_service_bounds.csv").query("trace == 'gpuspec33' and x == 0.5")
+    kept = stored("pwr/equal_service_bounds.csv").query("trace == 'gpuspec33' and x == 0.5")
     assert np.allclose(again, kept[list(again)], rtol=1e-9)
 
 
@@ -207,7 +190,7 @@ def test_all_runs_are_stored_on_seeds_that_tuned_nothing():
             ("equal_service", TO_JUDGE, TRACES, JUDGES),
             *(("bid_family", FAMILY, (trace,), seeds) for trace, seeds in JUDGES_OF.items()),
             ("bid_eq1", BY_EQ_1["policies"], BY_EQ_1["traces"], BY_EQ_1["seeds"])):
-        runs = stored(f"{name}.csv.gz").query("trace in @traces")
+        runs = stored(f"pwr/{name}.csv.gz").query("trace in @traces")
         wanted = {(policy, trace) for policy in policies for trace in traces}
         assert set(zip(runs["policy"], runs["trace"], strict=True)) == wanted
         assert set(runs["seed"]) == set(seeds) and min(seeds) > 46
@@ -216,8 +199,8 @@ def test_all_runs_are_stored_on_seeds_that_tuned_nothing():
 
 
 def test_no_stored_run_lies_below_its_bound():
-    runs = pd.concat([stored("equal_service.csv.gz"), stored("bid_family.csv.gz")])
-    bounds = stored("equal_service_bounds.csv")
+    runs = pd.concat([stored("pwr/equal_service.csv.gz"), stored("pwr/bid_family.csv.gz")])
+    bounds = stored("pwr/equal_service_bounds.csv")
     looked_at = 0
     for (trace, seed, x), rows in bounds.groupby(["trace", "seed", "x"]):
         own = runs[(runs["trace"] == trace) & (runs["seed"] == seed) & np.isclose(runs["x"], x)]

@@ -1,16 +1,15 @@
 """What every family owes: an experiment for each stored frame, claims that frames decide, figures drawn from frames."""
 import json
-from functools import cache
 from pathlib import Path
 
 import pytest
 
-from sched_lab.lab.frames import input_key, read_frame, read_sidecar
+from sched_lab.lab.frames import input_key, read_sidecar
 from studies import andreas, far, fleet, hadar, online
 from studies.reproduction import claims_frame
+from tests.studies.stored import RESULTS, stored
 
-ROOT = Path(__file__).parents[2]
-RESULTS = ROOT / "data" / "results"
+FIGURES = Path(__file__).parents[2] / "figures"
 FAMILIES = {"andreas": andreas, "far": far, "fleet": fleet, "hadar": hadar, "pwr": online}
 FOLDERS = {"pwr": ("pwr", "traces", "batch")}  # of the others that of the same name
 DECIDED = {
@@ -22,11 +21,6 @@ DECIDED = {
 DRAWN = [("andreas", "andreas_totals"), ("far", "far_rho"), ("far", "far_plus"), ("hadar", "hadar_completions"),
          ("pwr", "savings_default"), ("pwr", "grar_sharing"), ("pwr", "eopc_fgd_default")]
 each_family = pytest.mark.parametrize("name", FAMILIES)
-
-
-@cache
-def stored(path):
-    return read_frame(RESULTS / path)
 
 
 @each_family
@@ -57,4 +51,4 @@ def test_claims_are_decided_by_stored_frames_as_the_book_says(name):
 def test_figures_are_drawn_from_stored_frames(name, figure):
     asked = []
     chart = FAMILIES[name].FIGURES[figure](lambda path: asked.append(path) or stored(path)).to_dict()
-    assert asked and (ROOT / "figures" / f"{figure}.svg").is_file() and "$schema" in chart
+    assert asked and (FIGURES / f"{figure}.svg").is_file() and "$schema" in chart

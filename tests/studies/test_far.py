@@ -1,11 +1,8 @@
 """The experiments behind the results chapter: cheap cells again, stored frames whole, claims decided."""
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
 
-from sched_lab.lab.frames import read_frame
 from studies import far as experiments
 from studies.far import (
     CLAIMS,
@@ -17,17 +14,12 @@ from studies.far import (
     paper_tables,
 )
 from studies.reproduction import claims_frame
-
-RESULTS = Path(__file__).parents[2] / "data" / "results"
-
-
-def read(path):
-    return read_frame(RESULTS / path)
+from tests.studies.stored import stored
 
 
 def stored_cell(name, **cell):
     """Take the stored rows of one cell, without its parameters."""
-    frame = read(f"far/{name}.csv")
+    frame = stored(f"far/{name}.csv")
     chosen = frame[(frame[list(cell)] == pd.Series(cell)).all(axis=1)]
     return chosen.drop(columns=list(cell)).reset_index(drop=True)
 
@@ -51,7 +43,7 @@ def test_cheap_cells_come_out_as_stored():
 def test_every_function_gives_the_quantities_that_are_stored(name, count, cell, monkeypatch):
     monkeypatch.setattr(experiments, count, 51)
     found = getattr(experiments, name)(**cell)
-    assert list(found["quantity"]) == list(dict.fromkeys(read(f"far/{name}.csv")["quantity"]))
+    assert list(found["quantity"]) == list(dict.fromkeys(stored(f"far/{name}.csv")["quantity"]))
     assert np.isfinite(found["mean"]).all()
 
 
@@ -72,7 +64,7 @@ def test_the_status_of_a_cell_is_a_rule(quantity, given, found, status):
 
 
 def test_claims_are_those_of_the_book():
-    frame = claims_frame(CLAIMS, read)
+    frame = claims_frame(CLAIMS, stored)
     assert len(TABLE_CLAIMS) == 13 and len(frame) == 16
     status = frame.set_index("claim")["status"]
     assert frame["ours"].iloc[0] == "the same in 17" and status.iloc[0] == "reproduced"
@@ -81,24 +73,24 @@ def test_claims_are_those_of_the_book():
 
 
 def test_a_claim_moves_when_its_frame_does():
-    frame = read("far/single.csv")
+    frame = stored("far/single.csv")
     moved = frame.assign(mean=frame["mean"].where(frame["quantity"] != "rho", 1.0))
     first = CLAIMS[0]
     assert first.ours(frame)[:2] == ("the same in 17", "reproduced")
     assert first.ours(moved)[:2] == ("the same in 1", "not reproduced")
-    worse = read("far/ratios.csv").assign(worst_ratio=2.5)
+    worse = stored("far/ratios.csv").assign(worst_ratio=2.5)
     assert CLAIMS[-1].ours(worse)[:2] == ("2.500 found", "impossible")
 
 
 def test_the_gain_of_phase_3_is_not_reproduced_and_no_contradiction_of_the_paper():
     """Table 4 is measured after phase 3, so what differs is what phases 1 and 2 leave to it."""
     claim = next(one for one in CLAIMS if "p_{ref}" in one.text)
-    ours, status, why = claim.ours(read("far/single.csv"))
+    ours, status, why = claim.ours(stored("far/single.csv"))
     assert (ours, status) == ("0.3 to 2.5 %", "not reproduced")
     assert "1.05" in why and "1.16" in why and "contradict" not in why
 
 
 def test_the_tables_of_the_paper_stand_beside_ours():
     assert len(paper_tables()) == 186
-    assert set(judged(4, read("far/single.csv"))["status"]) == {"reproduced", "direction only"}
-    assert list(beside(9, read("far/chains.csv")).columns) == ["paper", "0", "0.5"]
+    assert set(judged(4, stored("far/single.csv"))["status"]) == {"reproduced", "direction only"}
+    assert list(beside(9, stored("far/chains.csv")).columns) == ["paper", "0", "0.5"]

@@ -1,54 +1,32 @@
 """Experiments give the stored frames again; a changed frame is found, and the claim that it moves is named."""
-from functools import cache, partial
-from pathlib import Path
+from functools import partial
 
 import pytest
 
-from sched_lab.lab.frames import read_frame
-from sched_lab.traces import find_data, find_reference
 from studies.online import (
     CLAIMS,
     EXPERIMENTS,
-    Workplace,
     bound_row,
     files_of,
     frontier_row,
     policy_row,
 )
 from studies.reproduction import reproduce
+from tests.studies.stored import RESULTS, place_with, stored
 
-RESULTS = Path(__file__).parents[2] / "data" / "results"
 CHEAP = ("cluster-power", "traces", "rescored")
-
-
-def find(name):
-    """Return data or reference results of this name."""
-    return find_data(name) or find_reference(name)
-
-
-@cache
-def stored(name):
-    return read_frame(RESULTS / name)
-
-
-def place_in(folder, name):
-    """Workplace of an experiment whose data is here."""
-    missing = [need for need in EXPERIMENTS[name].needs if find(need) is None]
-    if missing:
-        pytest.skip(f"{missing[0]} is not here (sched-lab fetch openb)")
-    return Workplace(folder / "cells", find=find)
 
 
 @pytest.mark.parametrize("name", CHEAP)
 def test_a_cheap_experiment_gives_the_stored_frames(name, tmp_path):
-    place = place_in(tmp_path, name)
+    place = place_with(tmp_path, EXPERIMENTS[name].needs)
     found = reproduce(EXPERIMENTS, CLAIMS, [name], results=RESULTS, workplace=place, check=True)
     assert list(found["frame"]) == list(EXPERIMENTS[name].frames)
     assert set(found["outcome"]) == {"same"} and set(found["claims moved"]) == {""}
 
 
 def test_bounds_of_a_few_cells_are_those_of_the_stored_frames(tmp_path):
-    files = files_of(place_in(tmp_path, "bounds-policies"), "default")
+    files = files_of(place_with(tmp_path, EXPERIMENTS["bounds-policies"].needs), "default")
     rows = {"bounds": (partial(bound_row, {"default": files}),
                        {"trace": "default", "seed": 42, "x": 0.2, "method": "aggregated"}),
             "bounds_policies": (partial(policy_row, files),

@@ -1,6 +1,5 @@
 """Belief and truth: no error changes nothing, errors change decisions alone, stored headlines are the book's."""
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -13,7 +12,7 @@ from sched_lab.hadar.baselines import Tiresias
 from sched_lab.hadar.model import check_simulation, figure_one
 from sched_lab.hadar.simulation import run_rounds
 from sched_lab.hardware import default_hardware
-from sched_lab.lab.frames import InputError, read_frame
+from sched_lab.lab.frames import InputError
 from sched_lab.online.inflation import sample_arrivals
 from sched_lab.power import datacenter_power_w
 from sched_lab.traces import Tasks
@@ -33,16 +32,11 @@ from studies.robustness import (
     state_at,
     true_watts,
 )
-
-RESULTS = Path(__file__).parents[2] / "data" / "results"
+from tests.studies.stored import stored
 
 
 def rng(seed=0):
     return np.random.default_rng(seed)
-
-
-def stored(name):
-    return read_frame(RESULTS / name)
 
 
 # ---- errors
