@@ -36,13 +36,10 @@ from sched_lab.online.model import check_placements, final_state
 from sched_lab.online.policies import POLICIES
 from sched_lab.power import CPU_POWER_W, datacenter_power_w, power_of
 from sched_lab.traces import Arrivals, Tasks, admits, toy_tasks
+from tests.fleet.problems import texts
 
 NAMES = [*POLICIES, "pwr-fgd:0.1"]
 SLACK = 1e-6
-
-
-def texts(values):
-    return np.array(list(values), object)
 
 
 def random_case(seed, num_nodes=4, num_tasks=12):
@@ -93,26 +90,6 @@ def every_placement(cluster, tasks, task_row):
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_the_binary_program_finds_what_enumeration_finds(seed):
-    cluster, tasks, rows = random_case(seed, num_nodes=2, num_tasks=4)
-    power = power_of(cluster, ("eq1", "package")[seed % 2], load_curve=("step", "linear", "concave")[seed % 3])
-    demand = tasks.gpu_demand_milli[rows]
-    half = int(demand.sum()) // 2
-    most = 0
-    all_w = math.inf
-    half_w = math.inf
-    for state, placed in every_placement(cluster, tasks, rows):
-        served = int(demand[placed].sum())
-        watts = sum(datacenter_power_w(power, state))
-        most = max(most, served)
-        all_w = min(all_w, watts) if len(placed) == len(rows) else all_w
-        half_w = min(half_w, watts) if served >= half else half_w
-    assert optimal_placement(cluster, tasks, rows).value == most
-    assert optimal_placement(cluster, tasks, rows, power).value == pytest.approx(all_w, abs=1e-6)
-    assert optimal_placement(cluster, tasks, rows, power, half).value == pytest.approx(half_w, abs=1e-6)
-
-
-@pytest.mark.parametrize("seed", range(6))
 def test_optimum_lies_between_every_policy_and_both_bounds(seed):
     cluster, tasks, rows = random_case(100 + seed)
     power = power_of(cluster, ("eq1", "package")[seed % 2], load_curve=("step", "linear", "concave")[seed % 3])
@@ -144,7 +121,7 @@ def test_optimum_lies_between_every_policy_and_both_bounds(seed):
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_bounds_know_cpu_models_and_watts_of_single_nodes(seed):
+def test_bounds_and_the_binary_program_know_cpu_models_and_watts_of_single_nodes(seed):
     cluster, tasks, rows = random_case(300 + seed, num_nodes=3, num_tasks=4)
     rng = np.random.default_rng(seed)
     names = list(CPU_POWER_W)
@@ -159,10 +136,15 @@ def test_bounds_know_cpu_models_and_watts_of_single_nodes(seed):
     most = max(served for served, *_ in outcomes)
     grar = most / demand.sum() if demand.any() else 1.0
     assert optimal_placement(cluster, tasks, rows).value == most
+    least_all_w = min((watts for _, _, number, watts in outcomes if number == len(rows)), default=math.inf)
+    assert optimal_placement(cluster, tasks, rows, power).value == pytest.approx(least_all_w, abs=1e-6)
+    half = most // 2
+    least_half_w = min(watts for served, _, _, watts in outcomes if served >= half)
+    assert optimal_placement(cluster, tasks, rows, power, half).value == pytest.approx(least_half_w, abs=1e-6)
     for method in METHODS:
         assert grar_upper_bound(cluster, tasks, rows, method=method) >= grar
         all_w = eopc_lower_bound_w(cluster, tasks, rows, power=power, method=method)
-        assert all(number < len(rows) or all_w <= watts + SLACK for _, _, number, watts in outcomes)
+        assert all_w <= least_all_w + SLACK
         for served, cpu in {(served, cpu) for served, cpu, *_ in outcomes}:
             least_w = min(watts for gpu, vcpu, _, watts in outcomes if gpu >= served and vcpu >= cpu)
             assert eopc_lower_bound_w(cluster, tasks, rows, power=power, served=Service(served, cpu),

@@ -13,15 +13,12 @@ from sched_lab.lab.sweeps import SweepError
 from sched_lab.online.evaluation import Study, compare, read_study, run_study, tasks_in
 from sched_lab.online.inflation import on_grid
 from sched_lab.traces import find_data, find_reference
-from tests.online.recorded import recorded_seeds
+from tests.online.recorded import NAMES, recorded_seeds
 
 TOY = Study(embedded("toy/nodes.csv"), {"toy": embedded("toy/tasks.csv")}, ("fgd", "pwr", "random"), (0, 1, 2),
             step=0.25)
 ROOT = Path(__file__).parents[2]
 STORED = ROOT / "data" / "results" / "pwr"
-NAMES = {"FGD": "fgd", "PWR": "pwr", "PWR50": "pwr-fgd:0.05", "PWR100": "pwr-fgd:0.1", "PWR200": "pwr-fgd:0.2",
-         "PWR500": "pwr-fgd:0.5", "BestFit": "bestfit", "DotProd": "dotprod", "GpuPacking": "gpu-packing",
-         "GpuClustering": "gpu-clustering"}
 
 
 @pytest.fixture(scope="module")

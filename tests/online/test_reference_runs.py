@@ -12,11 +12,8 @@ from sched_lab.lab.frames import read_frame
 from sched_lab.online.inflation import inflate, mean_curve, on_grid
 from sched_lab.online.policies import policy_of
 from sched_lab.traces import data_folders, find_data, find_reference, read_arrivals, read_tasks
-from tests.online.recorded import recorded_seeds
+from tests.online.recorded import NAMES, recorded_seeds
 
-NAMES = {"FGD": "fgd", "PWR": "pwr", "PWR50": "pwr-fgd:0.05", "PWR100": "pwr-fgd:0.1", "PWR200": "pwr-fgd:0.2",
-         "PWR500": "pwr-fgd:0.5", "BestFit": "bestfit", "DotProd": "dotprod", "GpuPacking": "gpu-packing",
-         "GpuClustering": "gpu-clustering"}
 TRACES = ("default", "gpushare40", "gpushare60", "gpushare80", "gpushare100", "gpuspec10", "gpuspec20", "gpuspec25",
           "gpuspec33", "multigpu20", "multigpu30", "multigpu40", "multigpu50")
 STORED = Path(__file__).parents[2] / "data" / "results" / "pwr"

@@ -21,7 +21,8 @@ from sched_lab.online.model import (
 )
 from sched_lab.online.policies import ARITHMETICS, POLICIES, policy_of
 from sched_lab.traces import Tasks, target_workload, task_classes
-from tests.online.test_policies import texts, traces
+from tests.fleet.problems import texts
+from tests.online.test_policies import traces
 
 MIXES = ["pwr-fgd:0.1", "bestfit-pwr:0.3", "random-fgd:0.4", "pwr-random:0.7", "pwr-joint-late:0.9",
          "pwr@0.3@pwr-fgd:0.5@0.6@fgd", "fgd@0.4@random@0.7@pwr-fgd:0.2"]
