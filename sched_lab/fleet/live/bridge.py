@@ -702,9 +702,9 @@ class Bridge:
 
     def _read_again(self, node: str) -> None:
         """Tell again of pods of a node, or of those that have none, of which nodes may say something else by now."""
-        for uid, body in list(self.objects.unsettled.items()):  # others may write
-            if (uid in self.objects.told and text_at(body, "spec", "nodeName") == node
-                    and (pod := self.objects.pod(body)) is not None):
+        for uid, body in list(self.objects.unsettled.items()):  # others may write, also a watch that is not heard any more
+            is_known = self.live.holds(uid) is not None if node else self.live.waits(uid)
+            if is_known and text_at(body, "spec", "nodeName") == node and (pod := self.objects.pod(body)) is not None:
                 self.journal.apply(PodSeen(pod))
 
     def _read_waiting_again(self) -> None:

@@ -1257,6 +1257,10 @@ class LiveCluster:
         """What a pod holds, reserved or bound; None if it holds nothing."""
         return self._register.held.get(uid)
 
+    def waits(self, uid: str) -> bool:
+        """Whether a pod was seen without a node, and has not gone."""
+        return uid in self._register.waiting
+
     def without(self, nodes: Sequence[str]) -> tuple[str, ...] | None:
         """Known nodes that are not among some names; None if one of these is not known."""
         if not self._nodes:
