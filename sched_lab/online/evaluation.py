@@ -298,7 +298,7 @@ def compare(runs: pd.DataFrame, baseline: str = "fgd") -> pd.DataFrame:
 
     Returns
     -------
-    trace, policy, x, the means, grar, grar_sd, and saving_percent, saving_sd (`eq-study-means`);
+    trace, policy, x, the means, grar, grar_sd, and saving_percent, saving_sd (`eq-results-saving`);
     the spread is the standard deviation over seeds of what each seed alone would give
     """
     def saving_percent(frame: pd.DataFrame, keys: list[str]) -> Any:
