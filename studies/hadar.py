@@ -1062,7 +1062,7 @@ THEOREMS = (
     Claim("III-D: Theorem 2: $2 \\alpha$-competitive", "", (), theorem_2,
           "$\\eta$ forgets the slots; repaired in {doc}`45_hadar_bounds`"),
     Claim("V-C: Theorem 3: CRU grows strictly with copies", "", (), theorem_3,
-          "weakly, for one job"),
+          "weakly for one job: repaired in {doc}`45_hadar_bounds`"),
     sentence("V-C", "Corollary: no idle node before the last round", "nodes",
              lambda e: e.frame("nodes").groupby("scheduler")["rounds_with_idle_nodes"].sum()[
                  ["HadarE density", "HadarE longest"]] == 0,
