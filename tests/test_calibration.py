@@ -5,7 +5,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sched_lab.calibration import drawn, fit_model, pooled
+from sched_lab.calibration import drawn, fit_model
 from sched_lab.calibration_report import residuals_of
 from sched_lab.hardware import default_hardware, read_hardware
 from sched_lab.lab.frames import InputError
@@ -42,25 +42,6 @@ def recorded(tmp_path, points: pd.DataFrame, metric=UTIL):
     full = LOADS[metric]
     return export(tmp_path, series(POWER, [(15 * i, f"{watts:.2f}") for i, watts in enumerate(points["power_w"])]),
                   series(metric, [(15 * i, f"{load * full:g}") for i, load in enumerate(points["load"])]))
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_a_known_curve_is_found_again(seed):
-    fit = fit_model("A100 80GB", readings(seed))
-    at = np.linspace(0.05, 1, 50)
-    assert abs(fit.idle_w.value - 60) <= 1 and 0 <= fit.full_w.value - 390 <= 7 and fit.kept == ()
-    assert np.abs(fit.watts(at) - drawn(60, 390, CURVE, at)).max() < 9
-    assert fit.full_w.high <= fit.points["power_w"].max()
-
-
-def test_pooling_never_falls_and_is_best():
-    rng = np.random.default_rng(3)
-    values, weights = rng.random(30), rng.integers(1, 9, 30)
-    best = np.array(pooled(list(values), list(weights)))
-    assert (np.diff(best) >= 0).all() and np.isclose((best * weights).sum(), (values * weights).sum())
-    for _ in range(50):
-        other = np.sort(best + rng.normal(0, 0.05, 30))
-        assert (weights * (other - values) ** 2).sum() >= (weights * (best - values) ** 2).sum() - 1e-12
 
 
 @pytest.mark.parametrize("metric", LOADS)

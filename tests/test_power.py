@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sched_lab.cluster import Cluster, empty_state, toy_cluster
+from sched_lab.cluster import Cluster, toy_cluster
 from sched_lab.lab.frames import InputError
 from sched_lab.online.inflation import inflate
 from sched_lab.online.model import PowerSettings
@@ -19,7 +19,6 @@ from sched_lab.power import (
     LOAD_CURVES,
     cpu_power_milliwatt,
     cpu_power_w,
-    datacenter_power_w,
     gpu_power_milliwatt,
     gpu_power_w,
     load_permille,
@@ -42,18 +41,6 @@ def one_node(vcpu: int, cpu_model: str = "") -> Cluster:
 # --- load curves
 
 
-@pytest.mark.parametrize("name", LOAD_CURVES)
-def test_a_load_curve_has_1001_values_from_0_to_1000_and_never_falls(name: str) -> None:
-    drawn = load_permille(name)
-    assert len(drawn) == 1001 and (drawn[0], drawn[-1]) == (0, 1000) and (np.diff(drawn) >= 0).all()
-
-
-def test_the_named_curves_at_a_tenth_a_quarter_and_a_half() -> None:
-    found = {name: load_permille(name)[[100, 250, 500]].tolist() for name in LOAD_CURVES}
-    # concave: 2 u - u^1.4 is 0.160, 0.356 and 0.621
-    assert found == {"step": [1000] * 3, "linear": [100, 250, 500], "concave": [160, 356, 621]}
-
-
 @repeatable
 @given(st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 1000)), max_size=6))
 def test_knots_in_any_rising_order_make_a_rising_curve_through_them(inner: list[tuple[int, int]]) -> None:
@@ -72,10 +59,6 @@ def test_knots_in_any_rising_order_make_a_rising_curve_through_them(inner: list[
 def test_between_knots_a_curve_is_a_straight_line() -> None:
     # 0 to 0.5: 0 to 0.7; 0.5 to 1: 0.7 to 1. At 0.2: 0.28, at 0.75: 0.85
     assert load_permille("0:0,0.5:0.7,1:1")[[200, 500, 750]].tolist() == [280, 700, 850]
-
-
-def test_a_jump_at_zero_leaves_idle_idle() -> None:
-    assert load_permille([[0, 0], [0, 0.4], [1, 1]])[[0, 500]].tolist() == [0, 700]
 
 
 @pytest.mark.parametrize("curve", [
@@ -202,12 +185,3 @@ def test_a_wrong_table_of_gpus_is_refused_with_its_place(tmp_path: Path) -> None
 def test_a_model_without_watts_is_refused() -> None:
     with pytest.raises(InputError, match="no power entry for CPU model '8163'.*add one; there are E5-2682 v4"):
         power_of(one_node(96, "8163"))
-
-
-def test_datacenter_power_is_the_sum_over_nodes() -> None:
-    power = power_of(toy_cluster(), "package", load_curve="linear")
-    left = [[1000, 1000, 0, 0], [750, 1000, 1000, 1000], [1000, 0, 0, 0], [0] * 4]
-    state = empty_state(toy_cluster())
-    state.gpu_left_milli[:] = left
-    # CPUs idle: 1 + 1 + 2 + 1 of 15 W. GPUs: 2 x 10, 30 + 120/4 and 3 x 30, 50
-    assert datacenter_power_w(power, state) == (75, 20 + 60 + 90 + 50)

