@@ -1,11 +1,26 @@
 """What an API server keeps, for the fake one on loopback and for the simulated one: objects, versions, changes."""
 import threading
 from bisect import bisect_right
+from collections.abc import Callable
 from typing import Any
 
-from sched_lab.fleet.live.bridge import ApiError
+from sched_lab.fleet.live.bridge import ApiError, Call, Steps
 
 Body = dict[str, Any]
+
+
+def carried_out(steps: Steps, act: Callable[[Call], Any]) -> Any:
+    """Let something act on each call of some steps, which hear of its `ApiError`; return what they return."""
+    proceed, answer = steps.send, None
+    try:
+        while True:
+            call = proceed(answer)
+            try:
+                proceed, answer = steps.send, act(call)
+            except ApiError as trouble:
+                proceed, answer = steps.throw, trouble
+    except StopIteration as done:
+        return done.value
 
 
 def number_of(body: Body) -> int:

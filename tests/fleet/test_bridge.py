@@ -14,6 +14,7 @@ from sched_lab.lab.frames import InputError
 from sched_lab.traces import find_reference
 from tests.fleet.audit import AuditedCluster
 from tests.fleet.objects import damaged, node, openb_node, openb_pod, pod
+from tests.fleet.store import carried_out
 
 NODES = find_reference("kubernetes/nodes.json")
 needs_recordings = pytest.mark.skipif(NODES is None, reason="the recorded exchanges are not on this machine")
@@ -37,18 +38,8 @@ class DrivenBridge(Bridge):
         self._carried_out(self.settling(at_s))
 
     def _carried_out(self, steps):
-        try:
-            call = next(steps)
-            while True:
-                method = self.pause if call.method == "pause" else getattr(self.api, call.method)
-                try:
-                    found = method(*call.arguments)
-                except ApiError as trouble:
-                    call = steps.throw(trouble)
-                else:
-                    call = steps.send(found)
-        except StopIteration as done:
-            return done.value
+        return carried_out(steps, lambda call: (
+            self.pause if call.method == "pause" else getattr(self.api, call.method))(*call.arguments))
 
 
 class Server:

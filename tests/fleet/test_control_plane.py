@@ -171,6 +171,13 @@ def free_ports(count: int) -> list[int]:
         return [one.getsockname()[1] for one in sockets]
 
 
+def begun(command: list, log: Path) -> subprocess.Popen:
+    """Start a program, which appends what it says to a file, in the folder of that file."""
+    with open(log, "ab") as file:
+        return subprocess.Popen([str(part) for part in command], cwd=log.parent, stdout=file, stderr=file,
+                                env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"})
+
+
 @contextmanager
 def running(name: str, command: list, folder: Path, is_ready):
     """Run a program until the end of the block; lend what begins it anew.
@@ -179,17 +186,12 @@ def running(name: str, command: list, folder: Path, is_ready):
     """
     log = folder / f"{name}.log"
 
-    def begin() -> subprocess.Popen:
-        with open(log, "ab") as file:
-            return subprocess.Popen([str(part) for part in command], cwd=folder, stdout=file, stderr=file,
-                                    env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"})
-
     def restart() -> None:
         nonlocal process
         stop(process)
-        process = begin()
+        process = begun(command, log)
 
-    process = begin()
+    process = begun(command, log)
     try:
         until(lambda: process.poll() is not None or is_ready(), f"{name} is not ready")
         assert process.poll() is None
@@ -237,17 +239,15 @@ class Replica:
         self.log = folder / f"{self.name}.log"
         self.is_ready = False
         self.is_stopped = False
-        command = [sys.executable, "-m", "sched_lab", "serve", "--mode", "decide", "--policy", "fgd", "--host",
-                   "127.0.0.1", "--port", self.port, "--kubeconfig", kubeconfig, "--journal", self.journal,
-                   "--journal-size", "1", "--target", target, "--lease", f"{NAMESPACE}/bridge", "--lease-seconds",
-                   lease_s, "--rest", lease_s / 3, "--insecure"]
-        self.command = list(map(str, command))
+        self.command = [
+            sys.executable, "-m", "sched_lab", "serve", "--mode", "decide", "--policy", "fgd", "--host", "127.0.0.1",
+            "--port", self.port, "--kubeconfig", kubeconfig, "--journal", self.journal, "--journal-size", "1",
+            "--target", target, "--lease", f"{NAMESPACE}/bridge", "--lease-seconds", lease_s, "--rest", lease_s / 3,
+            "--insecure"]
         self.begin()
 
     def begin(self) -> None:
-        with open(self.log, "ab") as file:
-            self.process = subprocess.Popen(self.command, stdout=file, stderr=file,
-                                            env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"})
+        self.process = begun(self.command, self.log)
 
     def send(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
@@ -587,19 +587,18 @@ class Trial:
             time.sleep(2 * self.dice.random())
             leader.send(signal.SIGCONT)
         follower = next(one for one in self.service.replicas if one is not self.service.leader())
-        until(lambda: answers(f"http://127.0.0.1:{follower.port}", "/healthz", timeout_s=1))
-        until(lambda: b"waiting for the lease" in words_of(follower))
+        until(lambda: stands_by(follower))
 
 
-def words_of(replica: Replica) -> bytes:
-    """Return what a replica says of its readiness."""
+def stands_by(replica: Replica) -> bool:
+    """Whether a replica waits for nothing but the lease."""
     try:
-        with urlopen(f"http://127.0.0.1:{replica.port}/readyz", timeout=1) as response:
-            return response.read()
+        urlopen(f"http://127.0.0.1:{replica.port}/readyz", timeout=1).close()
     except HTTPError as refused:
-        return refused.read()
+        return refused.read() == b"waiting for the lease\n"
     except OSError:
-        return b""
+        pass
+    return False
 
 
 def main(arguments=None) -> int:

@@ -2,7 +2,6 @@
 
 import threading
 import time
-from contextlib import suppress
 
 import pytest
 
@@ -12,6 +11,7 @@ from sched_lab.fleet.live.follow import KubernetesApi, follow, pause_s
 from sched_lab.fleet.live.lease import NOBODY, Lease
 from tests.fleet.fake_api import FakeApi, kubeconfig_for, served
 from tests.fleet.objects import node, pod
+from tests.fleet.store import carried_out
 
 EXTRA = pytest.importorskip("kubernetes", reason="the extra `kubernetes` is not installed")
 
@@ -208,15 +208,7 @@ def test_what_went_wrong_has_a_status(server, trouble, status):
 
 def step(client, lease, is_able=True, is_idle=True):
     """One step of a lease; whether it leads then."""
-    steps = lease.step(is_able, lambda: is_idle)
-    answer, is_error = None, False
-    with suppress(StopIteration):
-        while True:
-            call = steps.throw(answer) if is_error else steps.send(answer)
-            try:
-                answer, is_error = getattr(client, call.method)(*call.arguments), False
-            except ApiError as trouble:
-                answer, is_error = trouble, True
+    carried_out(lease.step(is_able, lambda: is_idle), lambda call: getattr(client, call.method)(*call.arguments))
     return lease.left_s() > 0
 
 

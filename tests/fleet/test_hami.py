@@ -233,16 +233,22 @@ def test_a_node_whose_plugin_never_answers_gets_no_pod_until_its_pod_has_gone():
     assert bridge.placed(asking("p2", {GPU: "2"})) == "", "the lock of a pod that has gone is broken"
 
 
-def test_an_old_lock_of_a_bind_that_may_still_land_is_not_broken():
-    """The process stood still between a lock and its bind."""
+def about_to_bind(names):
+    """Return a bridge that has decided for some pods, and the steps of a bind of p1, which has locked the node."""
     bridge = DrivenHami(StoreApi(), hami_node())
-    for name in ("p1", "p2"):
+    for name in names:
         bridge.api.store.create("pods", asking(name, {GPU: "1"}))
         bridge.filter({"Pod": bridge.api.pod("team", name), "NodeNames": ["n"]}, 0.0)
     steps = bridge.binding({"PodName": "p1", "PodNamespace": "team", "PodUID": "uid-1", "Node": "n"}, 0.0)
     call = next(steps)
     while call.method != "bind":
         call = steps.send(getattr(bridge.api, call.method)(*call.arguments))
+    return bridge, steps
+
+
+def test_an_old_lock_of_a_bind_that_may_still_land_is_not_broken():
+    """The process stood still between a lock and its bind."""
+    bridge, _ = about_to_bind(("p1", "p2"))
     bridge.wall_s += 400
     answer = bridge.bind({"PodName": "p2", "PodNamespace": "team", "PodUID": "uid-2", "Node": "n"}, 400.0)
     assert "the node is locked" in answer["Error"] and lock_of(bridge.api.node("n")).endswith(",team,p1")
@@ -250,13 +256,7 @@ def test_an_old_lock_of_a_bind_that_may_still_land_is_not_broken():
 
 def test_a_lock_is_taken_off_by_who_wrote_it_and_not_twice():
     """A bind fails, and before its lock is taken off the node has another one."""
-    bridge = DrivenHami(StoreApi(), hami_node())
-    bridge.api.store.create("pods", asking("p1", {GPU: "1"}))
-    bridge.filter({"Pod": bridge.api.pod("team", "p1"), "NodeNames": ["n"]}, 0.0)
-    steps = bridge.binding({"PodName": "p1", "PodNamespace": "team", "PodUID": "uid-1", "Node": "n"}, 0.0)
-    call = next(steps)
-    while call.method != "bind":
-        call = steps.send(getattr(bridge.api, call.method)(*call.arguments))
+    bridge, steps = about_to_bind(("p1",))
     bridge.api.store.annotate("nodes", "n", {"hami.io/mutex.lock": "2027-01-15T08:00:01Z,team,p2"})
     call = steps.throw(ApiError(403, "forbidden"))
     with pytest.raises(StopIteration):

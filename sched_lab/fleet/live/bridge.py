@@ -7,10 +7,10 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from ...lab.frames import InputError, OutputError
 from ..read.devices import DIALECTS, GPU, OPENB, SHARED, UNDERSTOOD, VIRTUAL
@@ -49,7 +49,7 @@ from .core import (
 )
 from .journal import Journal
 
-__all__ = ['ApiError', 'Api', 'BridgeSettings', 'Bridge']
+__all__ = ['ApiError', 'BridgeSettings', 'Bridge']
 
 
 class ApiError(Exception):
@@ -71,89 +71,6 @@ class ApiError(Exception):
     def is_unsure(self) -> bool:
         """Whether the call may have been carried out nevertheless."""
         return self.status == 0 or self.status >= 500
-
-
-class Api(Protocol):
-    """What is asked of an API server; each method may raise `ApiError`."""
-
-    def list(self, kind: str) -> tuple[list[dict[str, Any]], str]:
-        """Objects of a kind, "nodes" or "pods", and the version of the list."""
-
-    def watch(self, kind: str, version: str) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Changes since a version: ADDED, MODIFIED, DELETED or BOOKMARK, and the object.
-
-        Parameters
-        ----------
-        kind : "nodes" or "pods"
-        version : of a list, or of the last change that was taken in
-        """
-
-    def bind(self, namespace: str, name: str, uid: str, node: str,
-             annotations: dict[str, str]) -> None:
-        """Give a pod its node and annotations, in one write.
-
-        Parameters
-        ----------
-        namespace, name : of the pod
-        uid : the pod must have it, if it is not empty
-        node : name
-        annotations : are merged into those of the pod
-        """
-
-    def pod(self, namespace: str, name: str) -> dict[str, Any] | None:
-        """A pod as it is now; None if there is none.
-
-        Parameters
-        ----------
-        namespace, name : of the pod
-        """
-
-    def group(self, program: str, kind: str, namespace: str, name: str) -> dict[str, Any] | None:
-        """What says how many pods of a group start together; None if there is nothing.
-
-        Parameters
-        ----------
-        program, kind, namespace, name : of it, as of `Group`
-        """
-
-    def node(self, name: str) -> dict[str, Any] | None:
-        """A node as it is now; None if there is none."""
-
-    def annotate_node(self, name: str, annotations: dict[str, str | None], version: str) -> None:
-        """Write annotations of a node, if it is still as it was read.
-
-        Parameters
-        ----------
-        name : of the node
-        annotations : None for one that goes
-        version : over which they are written
-        """
-
-    def lease(self, namespace: str, name: str) -> dict[str, Any] | None:
-        """A lease as it is now; None if there is none.
-
-        Parameters
-        ----------
-        namespace, name : of the lease
-        """
-
-    def write_lease(self, namespace: str, name: str, body: dict[str, Any]) -> dict[str, Any]:
-        """Write a lease, if it is still as it was read; return it as it is then.
-
-        Parameters
-        ----------
-        namespace, name : of the lease
-        body : with the version over which it is written; without one there must be none yet
-        """
-
-    def event(self, namespace: str, body: dict[str, Any]) -> None:
-        """Write an event.
-
-        Parameters
-        ----------
-        namespace : of the event
-        body : it
-        """
 
 
 class Reasons(Ledger):
@@ -556,7 +473,7 @@ def binding_args(request: Any) -> BindingArgs:
 
 
 class Call(NamedTuple):
-    """Something for the caller to do: a method of `Api`, or "pause" with seconds."""
+    """Something for the caller to do: a method of an API server, as of `KubernetesApi`, or "pause" with seconds."""
 
     method: str
     arguments: tuple[Any, ...]

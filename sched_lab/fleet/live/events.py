@@ -13,7 +13,6 @@ from typing import Any
 
 from ...online.model import CONDITIONS
 from ..read.objects import text_at
-from .bridge import Api
 from .core import Decision
 
 __all__ = ['Events']
@@ -47,7 +46,7 @@ class Events:
     api : of the API server
     """
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: Any) -> None:
         self.api = api
         self.waiting: queue.Queue[tuple[str, dict[str, Any]]] = queue.Queue(MOST_WAITING)
         self.said: dict[str, str] = {}  # the last sentence about each pod

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from ...lab.frames import InputError
 from ..read.objects import dig, text_at
-from .bridge import Api, ApiError, Objects, uid_of
+from .bridge import ApiError, Objects, uid_of
 from .core import Event, LiveNode, LivePod, NodeGone, NodeSeen, PodGone, PodSeen
 
 __all__ = ['follow', 'KubernetesApi']
@@ -122,13 +122,13 @@ def pause_s(failures: int) -> float:
     return min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0**min(failures - 1, 20))
 
 
-def follow(api: Api, kind: str, tell: Callable[[Any], object], pause: Callable[[float], None],
+def follow(api: Any, kind: str, tell: Callable[[Any], object], pause: Callable[[float], None],
            objects: Objects | None = None, relist_after: int = 12) -> Iterator[str]:
     """Tell of every node or pod that comes, changes or goes, for ever.
 
     Parameters
     ----------
-    api : lists and watches
+    api : lists and watches, as `KubernetesApi`
     kind : "nodes" or "pods"; nodes should be listed first, since shares in MiB need them
     tell : takes an event of the live cluster
     pause : waits for some seconds
@@ -304,7 +304,7 @@ def load_into(settings: Any, config: Any, kubeconfig: str | Path | None) -> None
 
 
 class KubernetesApi:
-    """An API server, through the official client.
+    """An API server, through the official client; each method may raise `ApiError`.
 
     Parameters
     ----------
@@ -327,7 +327,7 @@ class KubernetesApi:
                        "pods": self._core.list_pod_for_all_namespaces}
 
     def list(self, kind: str) -> tuple[list[dict[str, Any]], str]:
-        """Objects of a kind and the version of the list, as `Api` has it."""
+        """Objects of a kind, "nodes" or "pods", and the version of the list."""
         try:
             return listed(self._lists[kind], PAGE)
         except ApiError as trouble:
@@ -336,12 +336,12 @@ class KubernetesApi:
         return listed(self._lists[kind], None)
 
     def watch(self, kind: str, version: str) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Changes since a version, as `Api` has it.
+        """Changes since a version: ADDED, MODIFIED, DELETED or BOOKMARK, and the object.
 
         Parameters
         ----------
         kind : "nodes" or "pods"
-        version : of a list, or of the last change
+        version : of a list, or of the last change that was taken in
         """
         response = answered(
             self._lists[kind], watch=True, resource_version=version, timeout_seconds=WATCH_S,
@@ -350,11 +350,12 @@ class KubernetesApi:
 
     def bind(self, namespace: str, name: str, uid: str, node: str,
              annotations: dict[str, str]) -> None:
-        """Give a pod its node and annotations, as `Api` has it.
+        """Give a pod its node and annotations, in one write.
 
         Parameters
         ----------
-        namespace, name, uid : of the pod
+        namespace, name : of the pod
+        uid : the pod must have it, if it is not empty
         node : name
         annotations : are merged into those of the pod
         """
@@ -362,11 +363,10 @@ class KubernetesApi:
         target = {"apiVersion": "v1", "kind": "Node", "name": node}
         body = {"apiVersion": "v1", "kind": "Binding", "target": target,
                 "metadata": {**written, "uid": uid} if uid else written}
-        object_in(answered(self._core.create_namespaced_pod_binding, name, namespace, body,
-                           _request_timeout=(self._connect_s, CALL_S)))
+        self._call(self._core.create_namespaced_pod_binding, name, namespace, body)
 
     def pod(self, namespace: str, name: str) -> dict[str, Any] | None:
-        """A pod as it is now, as `Api` has it.
+        """A pod as it is now; None if there is none.
 
         Parameters
         ----------
@@ -375,32 +375,34 @@ class KubernetesApi:
         return self._found(self._core.read_namespaced_pod, name, namespace)
 
     def group(self, program: str, kind: str, namespace: str, name: str) -> dict[str, Any] | None:
-        """What says how many pods of a group start together, as `Api` has it.
+        """What says how many pods of a group start together; None if there is nothing.
 
         Parameters
         ----------
-        program, kind, namespace, name : of it
+        program, kind, namespace, name : of it, as of `Group`
         """
         plural = f"{kind.lower()}s"
         version = GROUP_VERSIONS.get((program, kind), "v1alpha1")
         return self._found(partial(self._custom.get_namespaced_custom_object, program, version), namespace, plural, name)
 
     def node(self, name: str) -> dict[str, Any] | None:
-        """A node as it is now, as `Api` has it."""
+        """A node as it is now; None if there is none."""
         return self._found(self._core.read_node, name)
 
     def annotate_node(self, name: str, annotations: dict[str, str | None], version: str) -> None:
-        """Write annotations of a node, as `Api` has it.
+        """Write annotations of a node, if it is still as it was read.
 
         Parameters
         ----------
-        name, annotations, version : of the node
+        name : of the node
+        annotations : None for one that goes
+        version : over which they are written
         """
         body = {"metadata": {"annotations": annotations, "resourceVersion": version}}
-        object_in(answered(self._core.patch_node, name, body, _request_timeout=(self._connect_s, CALL_S)))
+        self._call(self._core.patch_node, name, body)
 
     def lease(self, namespace: str, name: str) -> dict[str, Any] | None:
-        """A lease as it is now, as `Api` has it.
+        """A lease as it is now; None if there is none.
 
         Parameters
         ----------
@@ -409,28 +411,29 @@ class KubernetesApi:
         return self._found(self._coordination.read_namespaced_lease, name, namespace)
 
     def write_lease(self, namespace: str, name: str, body: dict[str, Any]) -> dict[str, Any]:
-        """Write a lease, as `Api` has it.
+        """Write a lease, if it is still as it was read; return it as it is then.
 
         Parameters
         ----------
-        namespace, name, body : of the lease
+        namespace, name : of the lease
+        body : with the version over which it is written; without one there must be none yet
         """
-        names: tuple[str, ...] = (namespace,)
-        call: Any = self._coordination.create_namespaced_lease
         if "resourceVersion" in body["metadata"]:
-            names = (name, namespace)
-            call = self._coordination.replace_namespaced_lease
-        return object_in(answered(call, *names, body, _request_timeout=(self._connect_s, CALL_S)))
+            return self._call(self._coordination.replace_namespaced_lease, name, namespace, body)
+        return self._call(self._coordination.create_namespaced_lease, namespace, body)
 
     def event(self, namespace: str, body: dict[str, Any]) -> None:
-        """Write an event, as `Api` has it.
+        """Write an event.
 
         Parameters
         ----------
         namespace, body : of the event
         """
-        object_in(answered(self._core.create_namespaced_event, namespace, body,
-                           _request_timeout=(self._connect_s, CALL_S)))
+        self._call(self._core.create_namespaced_event, namespace, body)
+
+    def _call(self, call: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
+        """The object that a call returns which somebody waits for."""
+        return object_in(answered(call, *arguments, _request_timeout=(self._connect_s, CALL_S)))
 
     def _found(self, call: Callable[..., Any], *names: str) -> dict[str, Any] | None:
         """The object that a call reads; None if there is none.
@@ -440,7 +443,7 @@ class KubernetesApi:
         ApiError : the server refused
         """
         try:
-            return object_in(answered(call, *names, _request_timeout=(self._connect_s, CALL_S)))
+            return self._call(call, *names)
         except ApiError as trouble:
             if trouble.status == 404:
                 return None

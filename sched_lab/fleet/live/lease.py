@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ..read.objects import dig, text_at
-from .bridge import Api, ApiError, Call, Steps
+from .bridge import ApiError, Call, Steps
 
 __all__ = ['Lease', 'FencedApi']
 
@@ -160,7 +160,7 @@ class FencedApi:
     lease : ours
     """
 
-    def __init__(self, api: Api, lease: Lease) -> None:
+    def __init__(self, api: Any, lease: Lease) -> None:
         self._api = api
         self._lease = lease
 
@@ -170,15 +170,15 @@ class FencedApi:
 
     def bind(self, *arguments: Any) -> None:
         """Bind as the API does, if the lease is ours for long enough; else nothing is sent."""
-        self._check()
+        self.check()
         self._api.bind(*arguments)
 
     def annotate_node(self, *arguments: Any) -> None:
         """Write annotations of a node as the API does, under the same condition."""
-        self._check()
+        self.check()
         self._api.annotate_node(*arguments)
 
-    def _check(self) -> None:
+    def check(self) -> None:
         """Refuse what another may be doing by now."""
         if not self._lease.may_bind():
             raise ApiError(403, "the lease was not renewed in time, and another may lead")
