@@ -302,25 +302,19 @@ def _add_first(model: Model, places: Places, x: Integers, w: Integers, num_jobs:
                       upper=longest_s)
     return v
 
-# %% ../../nbs/34_exact.ipynb #34-033
-def _add_counts(model: Model, fleet: Fleet, places: Places, x: Integers, w: Integers,
-                node: int) -> tuple[Integers, Floats]:
-    """Add y (counts,), which marks how many GPUs of a node are in use; also its prices in EUR/s."""
-    own = places.node == node
-    counts = np.arange(1, fleet.node_gpus[node] + 1)
-    y = model.add(np.zeros(len(counts)), is_binary=True)
-    model.row((y, 1.0), (w[[node]], -1.0), lower=0, upper=0)
-    model.row((y, counts), (x[own], -places.gpus[own]), lower=0, upper=0)
-    return y, fleet.cost_eur_per_h[fleet.node_type[node], counts] / SECONDS_PER_HOUR
-
 # %% ../../nbs/34_exact.ipynb #34-033p
 def _add_node_prices(model: Model, fleet: Fleet, places: Places, x: Integers, w: Integers,
                      v: Integers, is_share: bool) -> None:
     """Charge the chosen run at the price of all GPUs in use on its node, or its share."""
     for node in range(len(w)):
-        y, price = _add_counts(model, fleet, places, x, w, node)
-        for place in np.flatnonzero(places.node == node):
-            share = places.gpus[place] / np.arange(1, len(y) + 1) if is_share else 1.0
+        own = np.flatnonzero(places.node == node)
+        counts = np.arange(1, fleet.node_gpus[node] + 1)
+        y = model.add(np.zeros(len(counts)), is_binary=True)  # marks how many GPUs are in use
+        model.row((y, 1.0), (w[[node]], -1.0), lower=0, upper=0)
+        model.row((y, counts), (x[own], -places.gpus[own]), lower=0, upper=0)
+        price = fleet.cost_eur_per_h[fleet.node_type[node], counts] / SECONDS_PER_HOUR
+        for place in own:
+            share = places.gpus[place] / counts if is_share else 1.0
             u = model.add(places.time_s[place] * price * share, is_binary=False)
             model.row((u, 1.0), (v[[place]], -1.0), lower=0, upper=0)
             for k in range(len(y)):

@@ -61,16 +61,6 @@ def first_allocation(times_s: Floats, sizes: Integers, as_authors: bool) -> Inte
     first: Integers = cheapest_sizes(times_s, sizes, as_authors)[0]
     return first
 
-# %% ../../nbs/51_allocations.ipynb #51-014
-@njit(cache=True)
-def longest_task(times_s: Floats, allocation: Integers) -> int:
-    """First of the tasks that run longest under an allocation."""
-    longest = 0
-    for task in range(1, len(allocation)):
-        if times_s[task, allocation[task]] > times_s[longest, allocation[longest]]:
-            longest = task
-    return longest
-
 # %% ../../nbs/51_allocations.ipynb #51-014p
 @njit(cache=True)
 def raise_longest(times_s: Floats, sizes: Integers, allocation: Integers, as_authors: bool) -> bool:
@@ -83,10 +73,13 @@ def raise_longest(times_s: Floats, sizes: Integers, allocation: Integers, as_aut
     allocation : (tasks,) position of each task's size; written
     as_authors : what `cheapest_size` says
     """
-    task = longest_task(times_s, allocation)
-    size = cheapest_size(times_s, sizes, task, allocation[task], as_authors)
+    longest = 0
+    for task in range(1, len(allocation)):
+        if times_s[task, allocation[task]] > times_s[longest, allocation[longest]]:
+            longest = task
+    size = cheapest_size(times_s, sizes, longest, allocation[longest], as_authors)
     if size >= 0:
-        allocation[task] = size
+        allocation[longest] = size
     return size >= 0
 
 # %% ../../nbs/51_allocations.ipynb #51-015

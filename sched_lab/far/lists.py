@@ -69,14 +69,6 @@ class PartialSchedule:
     busy: list[list[tuple[float, float]]]
     operations: list[Operation] = field(default_factory=list)
 
-
-def empty_schedule(instances: Instances, terms: Terms) -> PartialSchedule:
-    """The GPUs when the clock starts."""
-    until = dict(zip(terms.instance.tolist(), terms.until_s.tolist(), strict=True))
-    num_sequences = max(instances.sequence) + 1
-    return PartialSchedule(instances, until, [0.0] * len(instances.clashes),
-                           [[] for _ in range(num_sequences)])
-
 # %% ../../nbs/54a_far_lists.ipynb #54a-009
 def first_gap(busy: Sequence[tuple[float, float]], from_s: float, duration_s: float) -> float:
     """First time from `from_s` on at which nothing of a sequence runs for so long."""
@@ -159,7 +151,10 @@ def play(mig: Mig, times_s: Floats, terms: Terms, order: Sequence[int] | Integer
     rows : (tasks,) instance of each, or `OPEN`
     instances : what `instances_of` says, if it is known
     """
-    partial = empty_schedule(instances or instances_of(mig), terms)
+    instances = instances or instances_of(mig)
+    partial = PartialSchedule(
+        instances, dict(zip(terms.instance.tolist(), terms.until_s.tolist(), strict=True)),
+        [0.0] * len(instances.clashes), [[] for _ in range(max(instances.sequence) + 1)])
     instance = np.array(rows, np.int64)
     start_s = np.zeros(len(times_s))
     end_s = np.zeros(len(times_s))

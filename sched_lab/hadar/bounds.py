@@ -413,12 +413,6 @@ def gang_rounds(jobs: Jobs, gpus: Integers, num_rounds: int, pace: Pace = "slowe
                       np.array(steps_of, float))
 
 # %% ../../nbs/45_hadar_bounds.ipynb #45-060
-def _capacity_rows(ways: GangRounds, gpus: Integers, num_rounds: int) -> list[tuple[Any, ...]]:
-    """Row, low and high of the GPUs of each type in each round."""
-    return [(row, -np.inf, most) for number in range(num_rounds) for row, most in zip(
-        (ways.gpus * (ways.round == number)[:, None]).T, gpus, strict=True)]
-
-
 def _work_rows(ways: GangRounds, job: int, steps: float, num_rounds: int) -> list[tuple[Any, ...]]:
     """Rows of a job: all steps are done, one way a round, and only while there is work left."""
     mine = ways.job == job
@@ -445,7 +439,8 @@ def most_busy(jobs: Jobs, gpus: Integers, num_rounds: int, pace: Pace = "slowest
     from scipy import optimize
 
     ways = gang_rounds(jobs, gpus, num_rounds, pace)
-    rows = _capacity_rows(ways, gpus, num_rounds)
+    rows = [(row, -np.inf, most) for number in range(num_rounds) for row, most in zip(
+        (ways.gpus * (ways.round == number)[:, None]).T, gpus, strict=True)]
     for job, steps in enumerate(jobs.steps):
         rows += _work_rows(ways, job, steps, num_rounds)
     row, low, high = zip(*rows, strict=True)

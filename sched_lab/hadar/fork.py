@@ -28,11 +28,6 @@ def copy_ids(parent: int, num_copies: int, max_job_count: int) -> list[int]:
                          mend="number the jobs from 0, or allow for more")
     return [max_job_count * i + parent for i in range(1, num_copies + 1)]
 
-# %% ../../nbs/42_fork.ipynb #42-008s
-def parent_of(copy_id: int, max_job_count: int) -> int:
-    """The job that a copy belongs to."""
-    return copy_id % max_job_count
-
 # %% ../../nbs/42_fork.ipynb #42-012
 def divide_steps(remaining: int, rates: Sequence[float] | Floats) -> Integers:
     """(nodes,) steps for each node, in proportion to its rate; the first of equals gets more.
@@ -127,7 +122,7 @@ class JobTracker:
         """
         copies: dict[int, list[int]] = {}
         for copy in done:
-            copies.setdefault(parent_of(copy, self.max_job_count), []).append(copy)
+            copies.setdefault(copy % self.max_job_count, []).append(copy)
         if not copies.keys() <= self.remaining.keys() or min(done.values(), default=0) < 0:
             raise InputError(f"a report of {dict(done)} steps",
                              mend="register jobs first, and report 0 steps or more")

@@ -21,7 +21,7 @@ def queue_of(seed, num_jobs=5):
     drawn = generate(seed, 2, 1.0, scenario=1 + seed % 2)
     first = np.argsort(drawn.jobs.submission_s, kind="stable")[:num_jobs]
     jobs = Jobs(*(column[first] for column in drawn.jobs))
-    return drawn.fleet, jobs, float(jobs.submission_s.max())
+    return drawn.fleet, jobs, float(jobs.submission_s.max(initial=0.0))
 
 
 @pytest.mark.parametrize("name", POLICIES)
@@ -34,6 +34,12 @@ def test_a_decision_is_valid_repeats_and_leaves_the_queue_as_it_was(name, seed):
     check_assignment(fleet, jobs.times_s, one)
     assert all((a == b).all() for a, b in zip(one, other, strict=True))
     assert all((a == b).all() for a, b in zip(before, (*fleet, *jobs), strict=True))
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_an_empty_queue_has_an_empty_decision(name):
+    fleet, jobs, now_s = queue_of(0, 0)
+    assert all(column.shape == (0,) and column.dtype == np.int64 for column in policy_of(name, FEW)(fleet, jobs, now_s))
 
 
 @pytest.mark.parametrize("name", POLICIES)

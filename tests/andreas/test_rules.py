@@ -106,10 +106,3 @@ def test_free_gpus_that_the_nodes_cannot_have_are_refused(free):
     toy = toy_instance()
     with pytest.raises(InputError, match="free GPUs"):
         assign_by_rule(toy.fleet, toy.jobs, 0.0, edf, free=np.array(free))
-
-
-@each_rule
-def test_nobody_waits_in_an_empty_queue(rule):
-    toy = toy_instance()
-    plan = assign_by_rule(toy.fleet, of(toy.jobs, slice(0)), 0.0, rule)
-    assert (len(plan.node), len(plan.configuration)) == (0, 0)

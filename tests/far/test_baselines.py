@@ -4,27 +4,16 @@ import pandas as pd
 import pytest
 
 from sched_lab.far import baselines
-from sched_lab.far.mig import Mig, check_schedule, mig_of, partitions, without_reconfiguration
+from sched_lab.far.mig import check_schedule, mig_of, partitions, without_reconfiguration
 from sched_lab.far.refine import far
 from sched_lab.far.tasks import SCALINGS, WIDTHS, generate_times, toy_batch
-from sched_lab.lab.arrays import Floats
 from sched_lab.lab.frames import InputError
 from sched_lab.traces import find_reference
+from tests.far.cases import any_times, mixed_times
 
 A30 = mig_of("A30")
 A100 = mig_of("A100")
-SHARES = {"A30": {1: 1 / 3, 2: 1 / 3, 4: 1 / 3}, "A100": SCALINGS["mixed"], "H100": SCALINGS["good"]}
-
-
-def random_times(mig: Mig, seed: int, *, holes: bool = False) -> Floats:
-    """Run times of 1 to 20 tasks; with holes, sizes that some tasks do not fit on, but never all."""
-    rng = np.random.default_rng(seed)
-    times_s = generate_times(mig, int(rng.integers(1, 21)), SHARES[mig.model], WIDTHS["wide"], rng, super_share=0.5)
-    if holes:
-        is_hole = rng.random(times_s.shape) < 0.3
-        is_hole[np.arange(len(times_s)), rng.integers(0, times_s.shape[1], len(times_s))] = False
-        times_s[is_hole] = np.inf
-    return times_s
+each_model = pytest.mark.parametrize("model", ["A30", "A100", "H100"])
 
 
 @pytest.mark.parametrize(("model", "count"), [("A30", 5), ("A100", 19)])
@@ -51,24 +40,24 @@ def test_no_best_partition_if_no_partition_has_room_for_all() -> None:
         baselines.best_partition(A30, np.array([[np.inf, np.inf, 1], [1.0, np.inf, np.inf]]))
 
 
-@pytest.mark.parametrize("model", list(SHARES))
+@each_model
 @pytest.mark.parametrize("seed", range(5))
 def test_every_fixed_schedule_is_valid_and_none_ends_before_the_best(model: str, seed: int) -> None:
     mig = mig_of(model, 1 + seed % 2)
-    times_s = random_times(mig, seed)
+    times_s = mixed_times(mig, 4 * seed + 1, seed)
     fixed = [baselines.fix_partition(mig, times_s, baselines.on_all_gpus(mig, way)) for way in partitions(mig)]
     for one in fixed:
         check_schedule(one, times_s)
     assert baselines.fix_partition_best(mig, times_s).makespan_s == min(one.makespan_s for one in fixed)
 
 
-@pytest.mark.parametrize("model", list(SHARES))
+@each_model
 @pytest.mark.parametrize("mapping", baselines.MAPPINGS)
 @pytest.mark.parametrize("has_barrier", [False, True])
 def test_every_schedule_of_miso_is_valid(model: str, mapping: str, has_barrier: bool) -> None:
     for seed in range(12):
         mig = mig_of(model, 1 + seed % 3)
-        times_s = random_times(mig, seed, holes=seed % 2 == 1)
+        times_s = any_times(np.random.default_rng(seed), mig)
         check_schedule(baselines.miso(mig, times_s, mapping=mapping, has_barrier=has_barrier), times_s)
 
 

@@ -6,24 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sched_lab.hadar.model import Workload
 from sched_lab.hadar.primal_dual import Hadar
 from sched_lab.hadar.simulation import HadarE, node_workload, run_copies, run_rounds, run_slot
 from sched_lab.lab.frames import InputError
-from tests.hadar.cases import jobs_of, nodes_of, workload_of
-
-
-@st.composite
-def workloads(draw: st.DrawFn) -> Workload:
-    """Up to four jobs on up to five nodes; nodes do at least half a step per second, so a slot is long enough."""
-    num_jobs = draw(st.integers(1, 4))
-    num_nodes = draw(st.integers(1, 5))
-    steps = draw(st.lists(st.integers(1, 1500), min_size=num_jobs, max_size=num_jobs))
-    rates = draw(st.lists(st.lists(st.floats(0.5, 8), min_size=num_nodes, max_size=num_nodes),
-                          min_size=num_jobs, max_size=num_jobs))
-    arrivals = draw(st.lists(st.integers(0, 2000), min_size=num_jobs, max_size=num_jobs))
-    return workload_of(steps, rates, arrivals)
-
+from tests.hadar.cases import jobs_of, nodes_of, random_gangs, workload_of
 
 # --- slots -----------------------------------------------------------------------------------------------------------
 
@@ -85,11 +71,11 @@ def test_a_node_that_cannot_finish_uses_the_whole_slot():
 
 
 @settings(max_examples=20, deadline=None)
-@given(workloads(), st.data())
-def test_wrong_beliefs_let_all_jobs_end_too(workload, data):
-    shape = workload.jobs.rate.shape
-    guess = data.draw(st.lists(st.floats(0.01, 100), min_size=shape[0] * shape[1], max_size=shape[0] * shape[1]))
-    run = run_copies(workload, believed=np.array(guess).reshape(shape))
+@given(st.integers(0, 10**6))
+def test_wrong_beliefs_let_all_jobs_end_too(seed):
+    workload = random_gangs(seed, one_gpu=True)
+    shape = len(workload.job_name), len(workload.node_name)
+    run = run_copies(workload, believed=np.random.default_rng(seed).uniform(0.01, 100, shape))
     assert run.history.groupby("job")["steps"].sum().tolist() == workload.jobs.steps.tolist()
 
 

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sched_lab.hadar.baselines import Gavel, Tiresias, YarnCs
+from sched_lab.hadar.fluid import makespan_bound_s
 from sched_lab.hadar.model import (
     Allocation,
     Cluster,
@@ -201,11 +202,14 @@ seeds = st.integers(0, 10**6)
 
 @settings(max_examples=25, deadline=None)
 @given(seed=seeds, name=st.sampled_from(sorted(MAKE)), whole_steps=st.booleans())
-def test_every_run_of_the_engine_passes(seed, name, whole_steps):
+def test_every_run_of_the_engine_passes_and_is_no_faster_than_the_bound(seed, name, whole_steps):
     work = random_workload(seed)
     fast = work.jobs._replace(rate=np.ceil(work.jobs.rate), spread_rate=np.ceil(work.jobs.spread_rate))
     work = replace(work, jobs=fast)
-    check_simulation(work, run_rounds(work, MAKE[name](), whole_steps=whole_steps))
+    run = run_rounds(work, MAKE[name](), whole_steps=whole_steps)
+    check_simulation(work, run)
+    assert run.end_s.max() >= makespan_bound_s(work.cluster, work.jobs) * (1 - 1e-9)
+    assert 0 < run.gru <= 1 + 1e-9 and 0 < run.cru <= 1 + 1e-9
 
 
 @settings(max_examples=25, deadline=None)
