@@ -17,13 +17,11 @@ import vl_convert
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sched_lab.andreas.simulation import JOB_COLOURS
 from sched_lab.far.mig import mig_of, schedule_chart
 from sched_lab.far.refine import far
 from sched_lab.hadar.model import toy_workload
 from sched_lab.hadar.report import places_chart, report_of, usage_chart
 from sched_lab.lab import plots, records
-from sched_lab.lab.frames import SchedLabError
 from sched_lab.lab.jit import interpreted
 from sched_lab.lab.plots import (
     BOUND_STYLES,
@@ -310,12 +308,6 @@ def test_a_part_can_be_enlarged(tmp_path):
                           "label": "", "kind": ["task", "create", "task", "task"]})
     bars, _ = drawn(gantt_chart(frame, ["a"], since=9.0, until=11.0), tmp_path / "a.svg")
     assert [(round(left), round(wide)) for left, wide, *_ in bars] == [(0, 319), (320, 31), (352, 287)]
-
-
-def test_a_kind_without_a_colour_is_refused():
-    frame = pd.DataFrame({"lane": [0], "num_lanes": 1, "start": 0.0, "end": 1.0, "label": "", "kind": "moved"})
-    with pytest.raises(SchedLabError, match="kind 'moved' has no colour; there are in time, late"):
-        gantt_chart(frame, ["a"], colours=JOB_COLOURS)
 
 
 def test_an_empty_day_is_drawn(tmp_path):

@@ -1,12 +1,9 @@
 """What the commands write, opened in a browser: names from outside are shown, and never run."""
-import json
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from sched_lab.andreas.instances import TOY
-from sched_lab.lab.frames import embedded
 from sched_lab.lab.pages import Page, Picture, write_page
 from tests.browser import PHONE, complaints, needs_browser, resize, wait
 from tests.command_line import call
@@ -44,57 +41,6 @@ def test_far(browser, tmp_path, monkeypatch):
     assert open_file(browser, "out/gantt.svg") == []
     words = spoken(browser)
     assert [name for name in [*NAMES, "S0"] if name not in words] == []
-
-
-def hostile_instance():
-    """Give the toy instance hostile names, of nodes and of jobs."""
-    text = json.dumps(TOY)
-    known = {name: {"n1": RUN, "n2": "it's", "n3": 'a "b" \\', "A": IMAGE, "B": "<!--<script>", "C": "مهمة",
-                    "D": "${x}", "E": "🙂"}[name] for name in ("n1", "n2", "n3", "A", "B", "C", "D", "E")}
-
-    def renamed(value):
-        if isinstance(value, dict):
-            return {known.get(key, key): renamed(part) for key, part in value.items()}
-        if isinstance(value, list):
-            return [renamed(part) for part in value]
-        return known.get(value, value) if isinstance(value, str) else value
-    return renamed(json.loads(text)), known
-
-
-def test_andreas(browser, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    instance, known = hostile_instance()
-    Path("jobs.json").write_text(json.dumps(instance))
-    assert 0 == call("andreas", "--instance", "jobs.json", "--out", "out", "--policy", "greedy", "--simulate")
-    assert open_file(browser, "out/gantt.svg") == []
-    words = spoken(browser)
-    assert [name for name in known.values() if name not in words] == []
-
-
-def test_hadar(browser, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    tables = {what: pd.read_csv(embedded(f"toy/hadar_{what}.csv")) for what in ("jobs", "cluster", "throughputs")}
-    tables["jobs"]["name"] = [*NAMES, *map(str, range(99))][: len(tables["jobs"])]
-    kinds = {"v100": RUN, "p100": "it's", "k80": "<&>"}
-    tables["cluster"]["type"] = tables["cluster"]["type"].map(kinds)
-    for old, new in kinds.items():
-        tables["throughputs"].columns = tables["throughputs"].columns.str.replace(old, new)
-    for what, table in tables.items():
-        table.to_csv(f"{what}.csv", index=False)
-    files = [part for what in tables for part in (f"--{what}", f"{what}.csv")]
-    assert 0 == call("hadar", *files, "--out", "out")
-    for name in ("places", "progress", "usage"):
-        assert open_file(browser, f"out/{name}.svg") == [], name
-    assert open_file(browser, "out/places.svg") == []
-    words = spoken(browser)
-    assert [name for name in [*tables["jobs"]["name"], *kinds.values()] if name not in words] == []
-
-
-def test_inflate_draws_nothing(tmp_path, monkeypatch):
-    """Its results are tables and JSON; if a page joins them, it must be opened here."""
-    monkeypatch.chdir(tmp_path)
-    assert 0 == call("inflate", "--policy", "fgd", "--out", "out")
-    assert not [path for path in Path("out").rglob("*") if path.suffix in (".html", ".svg")]
 
 
 def test_a_script_that_runs_would_be_found(browser, tmp_path):

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 import pandas as pd
 
-from .frames import Later, SchedLabError, write_bytes
+from .frames import Later, write_bytes
 from .records import load_families, policy_tables
 
 if TYPE_CHECKING:
@@ -496,16 +496,9 @@ def gantt_chart(frame: pd.DataFrame, lanes: Sequence[str], *, title: str = "",
     since, until : ends of the time axis, to enlarge a part or to compare schedules; 0 and the last
         end if not given
     title, x_title : above the chart, and below the time axis
-
-    Raises
-    ------
-    SchedLabError : a kind has no colour
     """
     data = _drawn(frame, ["lane", "num_lanes", "start", "end", "label", "kind"])
     kinds = set(data["kind"])
-    if unknown := sorted(map(str, kinds - set(colours))):
-        raise SchedLabError(
-            f"the kind {unknown[0]!r} has no colour; there are {', '.join(colours)}")
     if until is None:
         until = float(data["end"].max()) if len(data) else since + 1.0
     across = alt.X("left:Q", title=x_title, scale=alt.Scale(domain=[since, until], nice=False))

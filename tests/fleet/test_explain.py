@@ -234,7 +234,7 @@ def test_a_limit_of_an_application_is_a_reason():
     assert found.about["choice"]["node"] == "dog" and found.about["refused"] == {"instances": 3}
     assert found.nodes["line"][1] == "is at the limit of its application (1 task of it would have to leave)"
     assert found.about["nearest"]["instances"] == 1
-    assert any("could take it with 1 task of its application less" in line for line in found.lines())
+    assert any("could take it with 1 fewer task of its application" in line for line in found.lines())
     assert "limit of its application 3" in " ".join(found.lines())
     assert "lacks_instances" not in explain(problem_of(tables(story)), "other").nodes
 

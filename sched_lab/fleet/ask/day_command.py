@@ -110,9 +110,9 @@ def day_command(cluster: ClusterFolder, out: DayFolder, days: Days = 10, seed: S
     """Let days pass on the nodes of a cluster, with and without the idea of each paper.
 
     Services, training jobs and batches are drawn in proportion to the GPUs. **effects.csv** says
-    what each idea saves, alone, last and in the mean of all orders, with 95 % intervals over the
-    days; **days.csv** has every variant of every day; **summary.json** what was drawn, and what no
-    schedule can beat.
+    what each idea saves alone, added last, and averaged over all orders of adding them, with 95 %
+    intervals over the days; **days.csv** has every variant of every day; **summary.json** what was
+    drawn, and what no schedule can beat.
 
     Example: sched-lab day mycluster --days 10 --out worth
     """

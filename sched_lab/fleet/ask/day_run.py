@@ -452,7 +452,7 @@ RESAMPLES = 2000
 
 
 def savings_of(values: pd.DataFrame, idea: str) -> dict[str, Floats]:
-    """What an idea saves on each day, alone, last, and in the mean of all orders.
+    """What an idea saves on each day: alone, added last, and averaged over all orders.
 
     Parameters
     ----------
@@ -523,7 +523,7 @@ def worth_chart(days: pd.DataFrame) -> alt.TopLevelMixin:
 TABLES = ("days.csv", "effects.csv")
 CHARTS = ("worth.svg",)
 MEANINGS = {
-    "worth": "What each idea saves, alone, last, and in the mean of all orders",
+    "worth": "What each idea saves alone, added last, and averaged over all orders",
     "days.csv": "every variant of every day", "effects.csv": "what each idea saves",
     "variant": "ideas that are there: P PWR+FGD, A ANDREAS, H Hadar, F FAR; types: ANDREAS with "
     "the run times on each type, as its paper has it",

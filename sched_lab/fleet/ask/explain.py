@@ -769,7 +769,7 @@ def change_lines(about: dict[str, Any]) -> list[str]:
         amounts = [*amount_words(near["cpu_milli"], near["memory_mib"]), *gpus]
         needs = [f"{' and '.join(amounts)} more free"] if amounts else []
         if "instances" in near:
-            needs.append(f"{number_words(near['instances'], 'tasks')} of its application less")
+            needs.append(f"{number_words(near['instances'], 'fewer tasks')} of its application")
         if "mig_instances" in near:
             needs.append(f"{number_words(near['mig_instances'], 'instances')} more free")
         free = " and ".join(needs) or "fewer tasks on it"

@@ -284,7 +284,7 @@ def greedy_steps(layout: Layout, moves: int) -> list[Step]:
         best: list[Step] = []
         rate = 0.0
         credit = credits_of(layout)
-        gone = {step.task for step in plan}  # nobody moves twice: the bound is of such plans
+        gone = {step.task for step in plan}  # no task moves twice: the bound is of such plans
         for bundle in bundles_of(layout, credit):
             if credit[bundle].mean() <= rate:
                 break

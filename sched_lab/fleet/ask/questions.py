@@ -285,9 +285,9 @@ def move_command(cluster: Cluster, out: PlanFolder, at: Now = None, moves: Moves
     """Find a few migrations that free most whole GPUs, or save most watts.
 
     **moves.csv** has the moves in an order in which each finds room, and what each of them brings;
-    **fixed.csv** the tasks that stay, each with the reason, such as a pod that nobody would make
-    anew; **commands.sh** what a person can run, after reading it; **summary.json** what no plan of
-    so many moves exceeds.
+    **fixed.csv** the tasks that stay, each with the reason, such as a pod that no controller
+    would make anew; **commands.sh** what a person can run, after reading it; **summary.json** what
+    no plan of so many moves exceeds.
 
     Example: sched-lab move mycluster --moves 5 --for gpus --out plan
     """
