@@ -201,7 +201,7 @@ def best_list(mig: Mig, batch: Batch, objective: str = "makespan",
                for own_s in batch.times_s]
     rng = np.random.default_rng(SEED)
     memory = [value] * MEMORY
-    for step in range(proposals):
+    for step in range(proposals if len(batch) else 0):
         proposal = changed(problem, tasks, options, rng)
         new_value, new = played(problem, proposal)
         if new_value <= value or new_value <= memory[step % MEMORY]:

@@ -141,17 +141,6 @@ remove() {  # GPU, start
 """
 
 
-def commands_of(mig: ProfileMig, stage: Stage) -> list[str]:
-    """Commands of a stage, in order: numbers, and names of profiles."""
-    lines = []
-    for i, creates in stage.operations:
-        gpu = int(mig.tree.gpu[i])
-        start = int(mig.start[i])
-        lines.append(f"make {gpu} {mig.profile(i).name} {start}" if creates else
-                     f"remove {gpu} {start}")
-    return lines
-
-
 def layout_script(schedule: Schedule, names: Sequence[str]) -> str:
     """A shell script that carries a layout out with nvidia-smi, one stage a call.
 
@@ -174,7 +163,9 @@ def layout_script(schedule: Schedule, names: Sequence[str]) -> str:
         rows = np.flatnonzero(np.isin(schedule.instance, [*made])).tolist()
         starts = [str(names[task]) for task in rows]
         lines.append(f"    # made for: {printable(json.dumps(starts))}")
-        lines += [f"    {command}" for command in commands_of(mig, stage)]
+        for i, creates in stage.operations:  # numbers, and names of profiles
+            verb, profile = ("make", f" {mig.profile(i).name}") if creates else ("remove", "")
+            lines.append(f"    {verb} {mig.tree.gpu[i]}{profile} {mig.start[i]}")
         lines.append("    ;;")
     help = f"give a stage, below {len(stages)}" if stages else "there is nothing to carry out"
     lines += ["*)", f'    echo "{help}" >&2', "    exit 2", "    ;;", "esac"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations, product
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -387,25 +387,26 @@ def check_schedule(schedule: Schedule, times_s: Floats, *,
             f"constraint 3 (reconfiguration): task {task} runs while {where} does not exist")
 
 # %% ../../nbs/50_mig.ipynb #50-057
+def _by_start(tree: Tree, instance: Integers, start_s: Floats, end_s: Floats,
+              **what: Any) -> pd.DataFrame:
+    """What happens on instances, where and when, by start."""
+    frame = pd.DataFrame({**what, "gpu": tree.gpu[instance],
+                          "first_slice": tree.first_slice[instance], "size": tree.size[instance],
+                          "start_s": start_s, "end_s": end_s})
+    return frame.sort_values(["start_s", "gpu", "first_slice"], kind="stable", ignore_index=True)
+
+
 def schedule_frame(schedule: Schedule, names: Sequence[str]) -> pd.DataFrame:
     """One row per task, by start: task, gpu, first_slice, size, start_s, end_s."""
-    tree = schedule.mig.tree
-    instance = schedule.instance
-    frame = pd.DataFrame({"task": np.asarray(names, object), "gpu": tree.gpu[instance],
-                          "first_slice": tree.first_slice[instance], "size": tree.size[instance],
-                          "start_s": schedule.start_s, "end_s": schedule.end_s})
-    return frame.sort_values(["start_s", "gpu", "first_slice"], kind="stable", ignore_index=True)
+    return _by_start(schedule.mig.tree, schedule.instance, schedule.start_s, schedule.end_s,
+                     task=np.asarray(names, object))
 
 # %% ../../nbs/50_mig.ipynb #50-057p
 def operations_frame(schedule: Schedule) -> pd.DataFrame:
     """One row per operation, by start: operation, gpu, first_slice, size, start_s, end_s."""
-    tree = schedule.mig.tree
-    instance = schedule.operated
-    frame = pd.DataFrame({
-        "operation": np.where(schedule.is_creation, "create", "destroy"), "gpu": tree.gpu[instance],
-        "first_slice": tree.first_slice[instance], "size": tree.size[instance],
-        "start_s": schedule.operation_start_s, "end_s": schedule.operation_end_s})
-    return frame.sort_values(["start_s", "gpu", "first_slice"], kind="stable", ignore_index=True)
+    return _by_start(
+        schedule.mig.tree, schedule.operated, schedule.operation_start_s,
+        schedule.operation_end_s, operation=np.where(schedule.is_creation, "create", "destroy"))
 
 # %% ../../nbs/50_mig.ipynb #50-059
 def _pieces(schedule: Schedule, names: Sequence[str]) -> pd.DataFrame:

@@ -54,7 +54,6 @@ def of(jobs: Jobs, chosen: Any) -> Jobs:
     return Jobs(*(column[chosen] for column in jobs))
 
 
-each_rule = pytest.mark.parametrize("rule", RULES)
 
 
 @settings(max_examples=40, deadline=None)

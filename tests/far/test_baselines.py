@@ -96,11 +96,6 @@ def test_an_unknown_mapping_is_refused() -> None:
         baselines.miso(A30, toy_batch(A30).times_s, mapping="right")
 
 
-def test_an_empty_batch_takes_no_time() -> None:
-    nothing = np.zeros((0, 3))
-    assert baselines.miso(A30, nothing).makespan_s == baselines.fix_partition_best(A30, nothing).makespan_s == 0
-
-
 @pytest.mark.parametrize(("scaling", "width"), [("poor", "wide"), ("mixed", "narrow"), ("good", "wide")])
 def test_mean_ratios_to_far_are_those_of_the_reference_program(scaling: str, width: str) -> None:
     path = find_reference("far/tables.csv")

@@ -33,6 +33,12 @@ def test_every_policy_gives_valid_schedules_that_end_after_the_bound(name, num_b
         assert bound_s <= schedule.makespan_s * (1 + 1e-9)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_no_task_needs_no_time_and_no_instance(name):
+    schedule = simulate(A30, batch_of(np.zeros((0, 3))), name)
+    assert schedule.makespan_s == 0 and len(schedule.operated) == 0
+
+
 def test_planners_join_plans_and_queues_do_not_see_the_border():
     batch = batches(A30, 8, 1, num_batches=2)
     rows = batches_of(batch)

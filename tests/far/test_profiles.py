@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 import yaml
 
-from sched_lab.cli import main
 from sched_lab.far.due import (
     value_of,
 )
@@ -29,6 +28,7 @@ from sched_lab.far.profiles import (
 )
 from sched_lab.far.tasks import Terms, no_terms, toy_batch
 from sched_lab.lab.frames import InputError
+from tests.command_line import call
 from tests.far.cases import batch_of
 
 H100 = model_named("H100 PCIe")
@@ -325,18 +325,12 @@ def test_energy_is_the_sum_by_hand():
     assert energy_of(unknown, toy_batch(unknown), simulate(unknown, toy_batch(unknown))) is None
 
 
-def test_the_example_of_an_operator_runs(tmp_path, monkeypatch, capsys):
+def test_the_example_of_an_operator_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-
-    def call(line):
-        with pytest.raises(SystemExit) as stop:
-            main(line.split())
-        return stop.value.code or 0
-
-    assert call("example far .") == 0
+    assert call("example", "far", ".") == 0
     asked = ("far --gpu gpus.csv --times models.csv --now now.csv --operations operations.csv --objective tardiness "
-             "--no-charts")
-    assert call(f"{asked} --price 0.21 --out tonight") == 0
+             "--no-charts").split()
+    assert call(*asked, "--price", "0.21", "--out", "tonight") == 0
     assert {path.name for path in Path("tonight").iterdir()} == {
         "schedule.csv", "reconfigurations.csv", "summary.json", "mig-parted.yaml", "layout.sh"}
     summary = json.loads(Path("tonight/summary.json").read_text())
@@ -351,5 +345,4 @@ def test_the_example_of_an_operator_runs(tmp_path, monkeypatch, capsys):
         assert row.end_s - row.start_s == pytest.approx(own[row.profile])
     late = np.maximum(0, table["end_s"] - models.loc[table["task"], "due_s"].fillna(np.inf).to_numpy())
     assert table["tardiness_s"].to_numpy() == pytest.approx(late.to_numpy())
-    assert call(f"{asked} --policy optimal --out other") == 2 and call(f"{asked} --gpus 2 --out other") == 2
-    capsys.readouterr()
+    assert call(*asked, "--policy", "optimal", "--out", "other") == call(*asked, "--gpus", 2, "--out", "other") == 2

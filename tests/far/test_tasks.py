@@ -15,7 +15,6 @@ from sched_lab.far.tasks import (
     WIDTHS,
     Batch,
     generate_times,
-    read_problem,
     read_times,
     split_evenly,
 )
@@ -54,15 +53,6 @@ def test_columns_are_sizes_in_any_order_and_may_name_the_batch(tmp_path: Path) -
 def test_what_is_wrong_is_named_with_row_and_column(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         read_text(tmp_path, text)
-
-
-def test_a_problem_is_gpus_and_a_batch_that_fits_them(tmp_path: Path) -> None:
-    (tmp_path / "times.csv").write_text("task,day,1,2,4\na,mon,4,3,2\nb,tue,4,,2\n")
-    mig, batch = read_problem(tmp_path / "times.csv", "A30", 2, batch="day")
-    assert (mig.model, mig.num_gpus) == ("A30", 2) and batch.group.tolist() == ["mon", "tue"]
-    assert batch.times_s.tolist() == [[4, 3, 2], [4, np.inf, 2]]
-    with pytest.raises(InputError, match="unknown GPU model 'K80'"):
-        read_problem(tmp_path / "times.csv", "K80")
 
 
 @settings(max_examples=25, deadline=None)

@@ -38,11 +38,6 @@ def test_shares_are_whole_complete_and_less_than_a_step_from_their_quota(remaini
 
 # --- one model again -------------------------------------------------------------------------------------------------
 
-numbers = st.floats(-100, 100)
-models = st.lists(st.tuples(numbers, numbers, st.integers(0, 50)), min_size=1, max_size=5).filter(
-    lambda copies: any(steps for _, _, steps in copies))
-
-
 def test_the_tracker_adds_steps_of_all_copies_of_a_job_and_of_no_other():
     tracker = JobTracker(max_job_count=10)
     mine = tracker.register(3, 100, 2)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sched_lab.hadar.baselines import Gavel, Tiresias, YarnCs
+from sched_lab.hadar.baselines import Tiresias
 from sched_lab.hadar.fluid import makespan_bound_s
 from sched_lab.hadar.model import (
     Allocation,
@@ -25,10 +25,10 @@ from sched_lab.hadar.model import (
     toy_workload,
     workers_that_fit,
 )
-from sched_lab.hadar.primal_dual import Hadar
+from sched_lab.hadar.policies import policy_of
 from sched_lab.hadar.simulation import run_copies, run_rounds
 from sched_lab.lab.frames import InputError
-from tests.hadar.cases import jobs_of, random_gangs, random_workload
+from tests.hadar.cases import GANGS, jobs_of, random_gangs, random_workload
 
 
 def places_of(table: np.ndarray) -> dict[int, dict[int, int]]:
@@ -196,17 +196,16 @@ def test_a_gang_that_needs_two_nodes_is_read_if_it_can_be_spread(tmp_path):
 
 # --- whole runs ------------------------------------------------------------------------------------------------------
 
-MAKE = {"hadar": Hadar, "maxmin": lambda: Gavel("maxmin"), "tiresias": Tiresias, "yarn": YarnCs}
 seeds = st.integers(0, 10**6)
 
 
 @settings(max_examples=25, deadline=None)
-@given(seed=seeds, name=st.sampled_from(sorted(MAKE)), whole_steps=st.booleans())
+@given(seed=seeds, name=st.sampled_from(GANGS), whole_steps=st.booleans())
 def test_every_run_of_the_engine_passes_and_is_no_faster_than_the_bound(seed, name, whole_steps):
     work = random_workload(seed)
     fast = work.jobs._replace(rate=np.ceil(work.jobs.rate), spread_rate=np.ceil(work.jobs.spread_rate))
     work = replace(work, jobs=fast)
-    run = run_rounds(work, MAKE[name](), whole_steps=whole_steps)
+    run = run_rounds(work, policy_of(name), whole_steps=whole_steps)
     check_simulation(work, run)
     assert run.end_s.max() >= makespan_bound_s(work.cluster, work.jobs) * (1 - 1e-9)
     assert 0 < run.gru <= 1 + 1e-9 and 0 < run.cru <= 1 + 1e-9

@@ -31,11 +31,6 @@ def equal_gpus(lengths, num_gpus):
     return named(nodes_of([1] * num_gpus), jobs_of(np.ones((len(lengths), 1)), lengths))
 
 
-def at_start(work):
-    """Return the present before the first round."""
-    return state_of(work.cluster, work.jobs)
-
-
 def test_a_gang_larger_than_every_node_of_a_type_runs_at_its_spread_pace():
     cluster = Cluster(np.array([0, 0, 1]), np.array([4, 4, 8]))
     jobs = jobs_of([[10, 5, 9]], 60, 8)._replace(spread_rate=np.array([[6.0, 3.0, 2.0]]))
@@ -110,7 +105,7 @@ def test_without_urgency_short_jobs_go_first():
 def planned_at_start(work, **how):
     """Return a scheduler that has made its plan, and to which nobody has run yet."""
     scheduler = Planned(**how)
-    scheduler.allocate(at_start(work))
+    scheduler.allocate(state_of(work.cluster, work.jobs))
     scheduler.chosen[:] = -1
     return scheduler
 
@@ -120,7 +115,7 @@ def test_by_area_a_long_job_with_one_worker_goes_before_a_short_gang():
     for by_area, first in ((False, 1), (True, 0)):  # 2 < 3 rounds, but 3 < 4 GPU-rounds
         scheduler = planned_at_start(work, round_s=1.0, restart_s=0.0, by_area=by_area)
         scheduler.deadline_s = 100.0
-        assert scheduler.allocate(at_start(work)).job.tolist() == [first]
+        assert scheduler.allocate(state_of(work.cluster, work.jobs)).job.tolist() == [first]
 
 
 def test_a_plan_leaves_room_for_the_restart():
@@ -129,7 +124,7 @@ def test_a_plan_leaves_room_for_the_restart():
     work = equal_gpus([720, 360], 1)
     scheduler = planned_at_start(work, margin_rounds=1)
     scheduler.deadline_s = 3 * 360.0
-    assert scheduler.allocate(at_start(work)).job.tolist() == [0]
+    assert scheduler.allocate(state_of(work.cluster, work.jobs)).job.tolist() == [0]
 
 
 def test_a_divided_job_stays_on_its_type_until_its_part_there_is_done():
@@ -138,7 +133,7 @@ def test_a_divided_job_stays_on_its_type_until_its_part_there_is_done():
         scheduler = planned_at_start(work)
         scheduler.steps_on[:] = [[4_000.0, 6_000.0]]
         scheduler.chosen[:] = on
-        assert scheduler.allocate(at_start(work)).node.tolist() == [on]
+        assert scheduler.allocate(state_of(work.cluster, work.jobs)).node.tolist() == [on]
 
 
 def test_a_plan_is_made_again_after_so_many_rounds_and_counts_from_now():

@@ -18,20 +18,12 @@ from sched_lab.hadar.report import MAX_ROUNDS, places_frame, progress_frame, rep
 from sched_lab.hadar.simulation import node_workload, run_rounds
 from sched_lab.lab import reports as module
 from sched_lab.lab.frames import InputError
-from tests.hadar.cases import FORKED, GANGS, Script, jobs_of, named, nodes_of, random_workload
+from tests.hadar.cases import FORKED, GANGS, Script, jobs_of, named, nodes_of, random_gangs, random_workload
 
 
 def one_gang():
     """Make one job with three workers that does a step a second wherever it is, and two nodes of different type."""
     return named(nodes_of([1, 3], [0, 1]), jobs_of([[1, 1]], 25, 3), ("V100", "K80"))
-
-
-def single_gpus(seed):
-    """Make random jobs with one worker on random nodes with one GPU."""
-    drawn = random_workload(seed)
-    cluster = drawn.cluster._replace(node_gpus=np.ones_like(drawn.cluster.node_gpus))
-    jobs = drawn.jobs._replace(workers=np.ones_like(drawn.jobs.workers), steps=drawn.jobs.steps.round() + 1)
-    return replace(drawn, cluster=cluster, jobs=jobs)
 
 
 def in_use_gpu_s(run):
@@ -70,7 +62,7 @@ def test_nobody_is_done_before_the_bound_and_the_pictures_add_up(seed, name):
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 9999), name=st.sampled_from(FORKED))
 def test_no_copies_are_done_before_their_bound(seed, name):
-    workload = single_gpus(seed)
+    workload = random_gangs(seed, one_gpu=True)
     about = report_of(workload, name).summary
     assert about["ttd_h"] >= about["lower_bound_h"] * (1 - 1e-9)
     assert about["lower_bound_h"] * 3600 == pytest.approx(bound(workload, is_forked=True))

@@ -15,7 +15,7 @@ from sched_lab.online.inflation import (
     sample_arrivals,
 )
 from sched_lab.online.model import Placements, Policy, Score
-from sched_lab.traces import Arrivals, Tasks, toy_tasks
+from sched_lab.traces import Arrivals, toy_tasks
 
 IN_ORDER = Arrivals(np.arange(9), np.arange(4))
 
@@ -34,13 +34,6 @@ def larger():
 def test_permutation_first_draws_each_row_once_before_any_row_twice(seed):
     rows = sample_arrivals(toy_cluster(), toy_tasks(), seed, until=5.0, sampling="permutation-first").task_row
     assert sorted(rows[:9]) == list(range(9)) and len(rows) > 9
-
-
-def test_replacement_draws_every_row_equally_often():
-    # 9 rows, n draws: a share has the standard deviation sqrt(1/9 * 8/9 / n); 5 of them for 9 rows
-    rows = sample_arrivals(toy_cluster(), toy_tasks(), 7, until=2000.0).task_row
-    shares = np.bincount(rows, minlength=9) / len(rows)
-    assert np.abs(shares - 1 / 9).max() < 5 * np.sqrt(8 / 81 / len(rows))
 
 
 def test_replacement_draws_are_independent_of_the_draw_before():
@@ -161,22 +154,6 @@ def test_reasons_of_failures_are_those_of_a_look_at_every_node(policy, seed):
     assert found["event"].tolist() == [row.event for row in placed if row.node == ""]
     assert found["failed_for"].tolist() == [why(cluster, tasks, placed, event) for event in found["event"]]
     assert len(found) == run.summary["failed"] > 0
-
-
-def test_each_reason_by_hand():
-    toy = toy_cluster()  # ant: 16 vCPU, 64 GiB, 2 T4; bee: 32, 128, 4 G2; cat: 64, 256, 1 A100; dog: 32, 64, none
-    texts = np.array([""] * 7, object)
-    tasks = Tasks(np.array(list("abcdefg"), object), np.array([65, 1, 1, 1, 33, 16, 17]) * 1000,
-                  np.array([1, 300, 1, 1, 1, 1, 1]) * 1024, np.array([0, 0, 5, 1, 4, 2, 2]),
-                  np.array([0, 0, 1000, 1000, 1000, 1000, 1000]), texts.copy(), texts.copy())
-    tasks.gpu_spec[3], tasks.gpu_spec[5], tasks.gpu_spec[6] = "H100", "T4", "T4"
-    nothing = Placements(np.arange(5), np.full(5, -1), np.zeros(5, int))
-    assert failures_frame(toy, tasks, nothing)["failed_for"].tolist() == ["cpu", "memory", "gpu", "model", "cpu|gpu"]
-    two = Placements(np.array([5, 5, 6]), np.array([0, -1, -1]), np.array([0b11, 0, 0]))
-    # f on ant again lacks CPU and GPUs, and on bee only the model; g too
-    assert failures_frame(toy, tasks, two)["failed_for"].tolist() == ["model", "model"]
-    alone = toy.take(np.array([0]))
-    assert failures_frame(alone, tasks, two)["failed_for"].tolist() == ["several", "several"]
 
 
 def test_a_failure_without_a_reason_is_found_out():
