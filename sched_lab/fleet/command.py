@@ -236,8 +236,8 @@ Fit = Annotated[bool, option(
     "Take the rule of the queue under which the replay explains the record best, in place of --backfill, and then "
     "the placement among --policies.", "--fit")]
 Worth = Annotated[bool, option(
-    "Also replay a twentieth more and fewer nodes, walltimes half as wrong, sleep, a cap on power and no outages, and "
-    "say what each lever brings a month and how many GPUs more would do the same.", "--worth")]
+    "Also replay a twentieth more and fewer nodes, walltimes half as wrong, sleep, a cap on power, no outages, any GPU model, and "
+    "whole GPUs or instances of MIG in place of shares; say what each lever brings a month and how many GPUs more would do the same.", "--worth")]
 ObjectiveName = Annotated[str, choice(
     "What the first sentence and the order of levers are about; implies --worth. [default: what the best of them "
     "surely changes most]", ("", *OBJECTIVES))]
@@ -506,7 +506,7 @@ def replay_command(cluster: ClusterOrJournal, out: AnswerFolder, policies: Polic
     stood. A folder for each policy has **assignments.csv**, **curve.csv** (means over the hours),
     **failures.csv** and **summary.json**. **report.html** is all this for a browser.
 
-    With --worth, **levers.csv** also has nodes, sleep, walltimes, a cap and no outages, and what each lever is
+    With --worth, **levers.csv** also has nodes, sleep, walltimes, a cap, no outages, GPU models and shares, and what each lever is
     worth a month and in GPUs; **nodes.toml** is the --what-if of more nodes, with
     the changes of the one that was given.
 

@@ -104,7 +104,7 @@ def test_a_clear_saving_is_said_with_its_amount_and_its_interval():
     row = {"energy_kwh": 88.0, "mean_wait_s": 470.0, "stranded_gpu_h": 4.0}
     words = said(a_comparison({"recorded": {}, "pwr": row}, {"pwr": SAVING}))
     assert words.startswith("pwr drew 12 % less energy (10 % to 14 %) than recorded (100 kWh). All policies served")
-    assert "Under pwr a task waited 2.17 min less (60 s to 5 min) than under recorded (10 min in the mean)." in words
+    assert "Under pwr a task waited 2.17 min less (60 s to 5 min) than under recorded (10 min on average)." in words
     assert "pwr left fewest GPU hours stranded" in words and "4, against 5 of recorded." in words
     assert "draws less than 60 kWh, so at most 31.8 % of its energy can still be saved" in words
     assert "with empty nodes asleep no clear difference" in words and "recorded is what really ran." in words
@@ -134,7 +134,7 @@ def test_equal_policies_are_called_equal():
 
 def test_a_policy_alone_is_not_compared():
     words = said(a_comparison({"fgd": {}}))
-    assert words.startswith("fgd served 40 of 40 tasks; it drew 100 kWh, and a task waited 10 min in the mean.")
+    assert words.startswith("fgd served 40 of 40 tasks; it drew 100 kWh, and a task waited 10 min on average.")
     assert "no other policy to compare it with" in words
 
 
@@ -229,7 +229,7 @@ def test_waits_of_other_tasks_are_not_compared_in_silence():
     words = said(comparison)
     both = ("counting the 40 tasks that started under both; over all that started it is 100 min "
             "against 10 min")
-    assert f"Under fgd a task waited 9 s less (2 s to 20 s) than under recorded (10 min in the mean), {both}." in words
+    assert f"Under fgd a task waited 9 s less (2 s to 20 s) than under recorded (10 min on average), {both}." in words
     assert f"mean wait 9 s less (2 s to 20 s), {both}; served" in words
     drawn, title, _ = trade_frame(Reading(comparison))  # what is drawn is what is said
     assert title == "mean wait (min)" and drawn.set_index("policy")["x"].to_dict() == {"recorded": 10, "fgd": 100}
@@ -249,7 +249,7 @@ def test_few_tasks_prove_nothing():
     served = {"mean_wait_s": 6000.0, "served_tasks": 40.0}
     both = said(a_comparison({"recorded": {"mean_wait_s": 9.0}, "fgd": served, "pwr": served},
                              dict.fromkeys(("fgd", "pwr"), {"mean_wait_s": (-9.0, -20.0, -2.0)}), a_problem(tasks=3)))
-    assert "less than recorded (9 s in the mean); over all that started it is 100 min under fgd and pwr." in both
+    assert "less than recorded (9 s on average); over all that started it is 100 min under fgd and pwr." in both
     assert "mean wait too few tasks to tell (3); over all that started it is 100 min against 9 s; served" in both
 
 
@@ -279,14 +279,15 @@ def levers(*rows: tuple[Any, ...]) -> Comparison:
     ([("placement", "joint", 34_200.0, -1800.0, -2700.0, -900.0, 1000),
       ("queue", "first-fit", 7200.0, -28_800.0, -36_000.0, -21_600.0, 1000)],
      "The largest lever is backfill first-fit: a task waits 8 h less (6 h to 10 h) than under fgd with backfill none "
-     "(10 h in the mean of 1,000 tasks), while another placement takes off 30 min at most."),
+     "(10 h on average over 1,000 tasks), while another placement takes off 30 min at most."),
     ([("placement", "joint", 7200.0, -28_800.0, -36_000.0, -21_600.0, 1000),
       ("queue", "first-fit", 34_200.0, -1800.0, -2700.0, 900.0, 1000)],
      "The largest lever is placement by joint: a task waits 8 h less (6 h to 10 h) than under fgd with backfill none "
-     "(10 h in the mean of 1,000 tasks), while no other rule of the queue clearly shortens it."),
+     "(10 h on average over 1,000 tasks), while no other rule of the queue clearly shortens it."),
     ([("placement", "joint", 34_200.0, -1800.0, -2700.0, 900.0, 1000)],
-     "No other placement lets a task wait clearly less than fgd with backfill none (10 h in the mean of 1,000 tasks)."),
-    ([], "A task waits 10 h in the mean of 1,000 tasks under fgd with backfill none.")])
+     "No other placement lets a task wait clearly less than fgd with backfill none (10 h on average over 1,000 "
+     "tasks)."),
+    ([], "A task waits 10 h on average over 1,000 tasks under fgd with backfill none.")])
 def test_the_largest_lever_is_said_with_its_interval(rows, words):
     comparison = levers(*rows)
     assert lever_sentence(comparison) == words
@@ -299,7 +300,7 @@ def test_a_lever_without_an_interval_says_why():
     comparison = levers(("queue", "easy", 7200.0, -28_800.0, *none), ("placement", "joint", 35_900.0, -100.0, *none))
     assert lever_sentence(comparison) == (
         "The largest lever is backfill easy: a task waits 8 h less (no interval: one busy period of 6 days decides "
-        "this) than under fgd with backfill none (10 h in the mean of 1,000 tasks), while no other placement clearly "
+        "this) than under fgd with backfill none (10 h on average over 1,000 tasks), while no other placement clearly "
         "shortens it.")
     page = page_of(comparison)
     assert "<h1>Backfill easy takes 8 h off a mean wait of 10 h</h1>" in page

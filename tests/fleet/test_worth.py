@@ -24,9 +24,9 @@ from sched_lab.fleet.replay.report import (
     said_of,
 )
 from sched_lab.fleet.replay.what_if import read_what_if
-from sched_lab.fleet.replay.worth import node_rows, with_node_rows, with_worth
+from sched_lab.fleet.replay.worth import levers_of_tasks, node_rows, with_node_rows, with_worth
 from tests.command_line import assert_refused, call
-from tests.fleet.problems import problem_like, tasks_like, texts
+from tests.fleet.problems import problem_like, tasks_like, texts, two_nodes
 
 pytestmark = pytest.mark.usefixtures("python_itself")
 DAY_S = 86_400
@@ -74,11 +74,19 @@ def too_few_nodes(rng) -> tuple[Problem, Question, str]:
     return month([1, 1, 1], rows), Question(), "1 node more"
 
 
+def choosy(rng) -> tuple[Problem, Question, str]:
+    """Jobs that come faster than the one A100 serves them ask for an A100, while the T4 have nothing to do."""
+    problem, asked, _ = too_few_nodes(rng)
+    mixed = replace(problem.cluster, gpu_model=texts(["A100", "T4", "T4"]))
+    tasks = replace(problem.tasks, gpu_spec=texts(["A100"] * len(problem.tasks)))
+    return replace(problem, cluster=mixed, tasks=tasks), asked, "any GPU model"
+
+
 def answered(problem: Problem, asked: Question) -> Comparison:
     return with_worth(compare(problem, asked), asked)
 
 
-@pytest.mark.parametrize("kind", [blocked_head, scattered, idle_nights, too_few_nodes])
+@pytest.mark.parametrize("kind", [blocked_head, scattered, idle_nights, too_few_nodes, choosy])
 @pytest.mark.parametrize("seed", range(5))
 def test_the_lever_of_the_construction_is_named(kind, seed):
     problem, asked, lever = kind(np.random.default_rng(seed))
@@ -138,6 +146,21 @@ def test_walltimes_half_as_wrong_let_small_jobs_pass():
     by_hand = replay(replace(problem, walltime_s=(asks_s + problem.duration_s) / 2), "fgd", backfill="easy")
     assert found.loc["walltimes", "mean_wait_s"] == pytest.approx((by_hand.start_s - problem.submit_s).mean())
     assert found.loc["walltimes", "difference"] < -300
+
+
+@pytest.mark.parametrize(("milli", "in_sevenths"), [(400, 429), (500, 572), (143, 286), (142, 143)])
+def test_what_shares_bring_and_instances_would_is_what_replays_by_hand_say(milli, in_sevenths):
+    rows = [(day * DAY_S + 60 * k, 600 + k, 1) for day in range(3) for k in range(20)]
+    problem = month([1, 1], rows)
+    shared, cut = (replace(problem, tasks=replace(problem.tasks, gpu_milli=np.full(60, one)))
+                   for one in (milli, in_sevenths))
+    found = answered(shared, Question(("fgd",))).levers.set_index("lever")
+    for lever, by_hand in (("placement", shared), ("shares", problem), ("mig", cut)):
+        mean_s = (replay(by_hand, "fgd").start_s - problem.submit_s).mean()
+        assert found.loc[lever, "mean_wait_s"] == pytest.approx(mean_s)
+        assert found.loc[lever, "gpu_h_month"] <= found.loc["placement", "gpu_h_month"] * (1 + 1e-9)  # as they ask
+    assert "mig" not in dict(levers_of_tasks(replace(shared, cluster=two_nodes())))
+    assert not levers_of_tasks(problem)
 
 
 def test_a_node_fewer_that_serves_no_wide_job_is_no_lever():

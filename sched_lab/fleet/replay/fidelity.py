@@ -61,8 +61,7 @@ def fidelity_of(recorded: tuple[Floats, Floats], replays: Mapping[tuple[str, str
 
     `misfit` is the larger of two distances, each as a share of what is let pass: of the mean waits, a quarter
     of the record's, a minute, or a hundredth of the mean run time, whichever is most, and of the GPUs in use,
-    in the mean of the hours, a tenth of the record's. A
-    replay explains the record up to 1. A second run of Slurm itself moves a mean wait by a fifth, and a lever
+    on average over the hours, a tenth of the record's. A replay explains the record up to 1. A second run of Slurm itself moves a mean wait by a fifth, and a lever
     is worth a change where it takes off a quarter: a model that is off by more cannot tell. GPUs in use are off
     by a few per cent where the same jobs start an hour apart.
 

@@ -296,7 +296,7 @@ def wait_sentence(reading: Reading) -> str:
     base_s = reading.value(reading.against, "mean_wait_s")
     if np.isnan(base_s):
         return f"No task started under {reading.against}, so waits cannot be compared."
-    base = f"{reading.against} ({duration(base_s)} in the mean)"
+    base = f"{reading.against} ({duration(base_s)} on average)"
     best = clearly_least(reading, "mean_wait_s")
     if best is None:
         under: dict[str, list[str]] = {}
@@ -367,7 +367,8 @@ def said_of(row: pd.Series) -> str:
     watts = f"{float(choice):,.0f}" if row["lever"] == "cap" else ""
     return {"queue": f"backfill {choice}", "placement": f"placement by {choice}", "walltimes": "walltimes half as wrong",
             "sleep": f"sleep after {choice} min", "cap": f"a cap of {watts} W",
-            "outages": "no outages"}[str(row["lever"])]
+            "outages": "no outages", "models": "any GPU model for each task", "shares": "whole GPUs in place of shares",
+            "mig": "instances of MIG in place of shares"}[str(row["lever"])]
 
 
 def change_in(row: pd.Series, base: pd.Series, objective: str) -> Difference:
@@ -408,7 +409,7 @@ def best_lever(levers: pd.DataFrame, objective: str = "waiting") -> pd.Series | 
     Parameters
     ----------
     levers : what was replayed first at the top
-    objective : one of `OBJECTIVES`; what saves energy or money lets nobody wait clearly longer, nor serves less
+    objective : one of `OBJECTIVES`; what saves energy or money lets no task wait clearly longer, nor serves less
     """
     if levers.empty:
         return None
@@ -492,9 +493,12 @@ def fidelity_sentence(comparison: Comparison) -> str:
     if of_all.empty:
         return ""
     first = of_all.iloc[0]
-    apart = (f"a task waits {duration(first['mean_wait_s'])} in the mean of {first['tasks']:,.0f} tasks, "
+    in_use = comparison.in_use
+    gpus = np.average(in_use["recorded"], weights=in_use["end_s"] - in_use["start_s"])
+    apart = (f"a task waits {duration(first['mean_wait_s'])} on average over {first['tasks']:,.0f} tasks, "
              f"{duration(first['recorded_mean_wait_s'])} by the record, and GPUs in use are "
-             f"{percent(first['gpus_apart_share'])} apart in the mean of the hours")
+             f"{percent(first['gpus_apart_share'])} apart on average over the hours, {rounded(gpus)} of "
+             f"{comparison.problem.cluster.num_gpus.sum():,} by the record")
     rule = f"{first['policy']} with backfill {first['backfill']}"
     if first["misfit"] <= 1:
         return f"{rule} explains the record: {apart}."
@@ -519,12 +523,12 @@ def title_of(reading: Reading) -> str:
     before_s = levers.iloc[0]["mean_wait_s"]
     if (objective := objective_of(levers, str(reading.comparison.about.get("objective", "")))) != "waiting":
         best, say = best_lever(levers, objective), SAID[objective]
-        amount = f"of {say(levers.iloc[0][AMOUNTS[objective]])} a month"
+        amount = f"{say(levers.iloc[0][AMOUNTS[objective]])} a month"
         if best is None:
-            return f"No lever clearly changes the {objective} {amount}"
+            return f"No lever clearly changes the {objective if objective != 'served' else 'work done'} of {amount}"
         words, change = said_of(best), change_in(best, levers.iloc[0], objective).value
         verb = "adds {} to" if objective == "served" else "takes {} off"
-        return f"{words[:1].upper()}{words[1:]} {verb.format(say(abs(change)))} {objective} {amount}"
+        return f"{words[:1].upper()}{words[1:]} {verb.format(say(abs(change)))} the {amount}"
     best = best_lever(levers)
     if best is None:
         return f"No lever clearly shortens the mean wait of {duration(before_s)}"
@@ -544,9 +548,9 @@ def lever_sentence(comparison: Comparison) -> str:
     if np.isnan(base["mean_wait_s"]):
         return f"No task started, 0 of {len(comparison.problem.tasks):,}."
     rule = f"{base['choice']} with backfill {about.get('backfill', 'none')}"
-    stands = f"{rule} ({duration(base['mean_wait_s'])} in the mean of {started})"
+    stands = f"{rule} ({duration(base['mean_wait_s'])} on average over {started})"
     if len(levers) == 1:
-        return f"A task waits {duration(base['mean_wait_s'])} in the mean of {started} under {rule}."
+        return f"A task waits {duration(base['mean_wait_s'])} on average over {started} under {rule}."
     if (objective := objective_of(levers, str(about.get("objective", "")))) != "waiting":
         return saving_sentence(levers, objective, rule)
     best = best_lever(levers)
@@ -561,8 +565,8 @@ def lever_sentence(comparison: Comparison) -> str:
         next_best = best_lever(levers[(levers["lever"] != best["lever"]) | (levers.index == 0)])
         beside = "" if next_best is None else (
             f", while the next, {said_of(next_best)}, takes off {duration(-next_best['difference'])}")
-        worth = (f" {rounded(best['worth_gpus'])} GPUs more under {rule} would do the same."
-                 if best["worth_gpus"] > 0 and best["lever"] != "nodes" else "")
+        worth = (f" {best['worth_gpus']:,.0f} GPUs more under {rule} would do the same."
+                 if best["worth_gpus"] >= 0.5 and best["lever"] != "nodes" else "")
         return (f"The largest lever is {said_of(best)}: a task waits {in_words(moved(best), duration)} than under "
                 f"{stands}{beside}.{worth}")
     second = best_lever(others)
@@ -623,13 +627,13 @@ def levers_table(levers: pd.DataFrame, objective: str) -> pd.DataFrame:
 
 
 def only_sentence(reading: Reading) -> str:
-    """What one policy came to that has nobody to be compared with."""
+    """What one policy came to that is compared with none."""
     name = reading.against
     drawn = reading.value(name, "energy_kwh")
     wait_s = reading.value(name, "mean_wait_s")
     drew = "what it drew is not known" if np.isnan(drawn) else f"it drew {energy(drawn)}"
     waited = ("no task started" if np.isnan(wait_s) else
-              f"a task waited {duration(wait_s)} in the mean")
+              f"a task waited {duration(wait_s)} on average")
     return (f"{name} served {reading.value(name, 'served_tasks'):,.0f} of {reading.tasks:,} tasks; "
             f"{drew}, and {waited}. There is no other policy to compare it with.")
 
@@ -898,14 +902,14 @@ MEANINGS = {
     "mean_wait_s": "mean of the seconds from submission to start",
     "p99_wait_s": "exceeded by 1 % of them", "allocated_gpu_h": "GPU hours that tasks held",
     "stranded_gpu_h": "free, but of no use for want of CPU",
-    "closed_gpu_h": "of closed nodes, while nobody held them", "stopped_runs": "of nodes that went down",
+    "closed_gpu_h": "of closed nodes, while no task held them", "stopped_runs": "of nodes that went down",
     "energy_kwh": "integral of the power", "energy_asleep_kwh": "with empty nodes asleep",
     "bound_mean_wait_s": "no scheduler waits less", "bound_energy_kwh": "no scheduler draws less",
     "bound_energy_asleep_kwh": "nor less than this, with empty nodes asleep"}
 
 
 def known_numbers(frame: pd.DataFrame) -> list[Part]:
-    """The summary, a column for each policy; what nobody knows is named."""
+    """The summary, a column for each policy; what is not known is named."""
     numbers = frame.set_index("policy")
     empty = [str(name) for name in numbers if numbers[name].isna().all()]
     table = numbers.drop(columns=empty).T.rename_axis("").reset_index()
@@ -953,7 +957,7 @@ def fidelity_parts(reading: Reading) -> list[Part]:
         table[f"{shown} (recorded)"] = [f"{duration(now)} ({duration(then)})" for now, then in zip(
             rows[f"{name}_wait_s"], rows[f"recorded_{name}_wait_s"], strict=True)]
     return ["A replay explains the record if its mean wait is within a quarter of the recorded one, or a minute, and "
-            "its GPUs in use are within a tenth in the mean of the hours: misfit is 1 or less then. The first replay "
+            "its GPUs in use are within a tenth on average over the hours: misfit is 1 or less then. The first replay "
             "is also shown by size and queue.", Table(table, file="fidelity.csv", most_rows=40)]
 
 

@@ -14,7 +14,8 @@ import numpy as np
 import pandas as pd
 
 from ...bill import tariff_of
-from ...lab.arrays import Integers
+from ...cluster import WHOLE_GPU_MILLI
+from ...lab.arrays import Integers, Truths
 from ...lab.jit import interpreted
 from ...lab.sweeps import sweep
 from .compare import (
@@ -34,12 +35,15 @@ from .compare import (
     who_waits,
 )
 from .events import BOOKED
+from .fidelity import gpus_over
 from .problem import Problem, Schedule, models_without_watts
 
 __all__ = ['OBJECTIVES', 'node_rows', 'with_node_rows', 'with_worth']
 
 OBJECTIVES = ("waiting", "energy", "served", "cost")
 NODES, SLEEP, WALLTIMES, CAP, OUTAGES = "nodes", "sleep", "walltimes", "cap", "outages"
+MODELS, SHARES, MIG = "models", "shares", "mig"
+IN_SEVENTHS = {"A100", "H100", "B200"}  # models that MIG cuts into seven slices
 NODE_SHARE = 0.05  # of the nodes: the lever is so many more or fewer, one at least
 MOST_SCALE = 8  # times as many nodes, up to which as little waiting is looked for
 BISECTIONS = 3
@@ -76,14 +80,41 @@ def with_node_rows(problem: Problem, rows: Integers) -> Problem:
                    start_s=np.full(len(nowhere), np.nan))
 
 
+def asks_for_a_share(problem: Problem) -> Truths:
+    """Whether each task asks for a part of one GPU, (tasks,)."""
+    is_share: Truths = (problem.tasks.num_gpus == 1) & (problem.tasks.gpu_milli < WHOLE_GPU_MILLI)
+    return is_share
+
+
+def levers_of_tasks(problem: Problem) -> list[tuple[str, str]]:
+    """Levers that change what tasks ask for, where some ask so: models of GPUs, shares, and instances of MIG for these."""
+    models = set(problem.cluster.gpu_model[problem.cluster.num_gpus > 0])
+    is_choosy = (problem.tasks.gpu_spec[problem.tasks.num_gpus > 0] != "").any()
+    has_shares = asks_for_a_share(problem).any()
+    return [*([(MODELS, "any")] if is_choosy and len(models) > 1 else []), *([(SHARES, "none")] if has_shares else []),
+            *([(MIG, "7")] if has_shares and models <= IN_SEVENTHS else [])]
+
+
 def with_lever(problem: Problem, lever: str, choice: str) -> Problem:
-    """The problem with a lever moved: other nodes, walltimes half as wrong, or no outages."""
+    """The problem with a lever moved: other nodes, walltimes half as wrong, no outages, or other wishes of tasks.
+
+    Under "models" every task may run on any model; under "shares" who asks for a part of a GPU has a whole one, and
+    under "mig" as many sevenths as hold the part.
+    """
+    tasks = problem.tasks
     if lever == NODES:
         return with_node_rows(problem, node_rows(len(problem.cluster), 1 + int(choice) / len(problem.cluster)))
     if lever == WALLTIMES and problem.walltime_s is not None:
         asked_s, run_s = problem.walltime_s, problem.duration_s
         halfway_s = np.where(np.isfinite(asked_s), run_s + (asked_s - run_s) / 2, asked_s)
         return replace(problem, walltime_s=halfway_s)
+    if lever == MODELS:
+        return replace(problem, tasks=replace(tasks, gpu_spec=np.full_like(tasks.gpu_spec, "")))
+    if lever in (SHARES, MIG):
+        parts = 1 if lever == SHARES else int(choice)
+        num_parts = -(-tasks.gpu_milli * parts // WHOLE_GPU_MILLI)
+        milli = np.where(asks_for_a_share(problem), -(-num_parts * WHOLE_GPU_MILLI // parts), tasks.gpu_milli)
+        return replace(problem, tasks=replace(tasks, gpu_milli=milli))
     return replace(problem, outages=None) if lever == OUTAGES else problem
 
 
@@ -177,7 +208,8 @@ def with_worth(comparison: Comparison, asked: Question, folder: Path | None = No
     """The comparison with more levers, and what each is worth, beside what was replayed first.
 
     Levers are the other placements and rules of the queue, a twentieth more and fewer nodes, nodes that
-    sleep, walltimes half as wrong, where a rule books with them, a cap on power, where none does, and no outages.
+    sleep, walltimes half as wrong, where a rule books with them, a cap on power, where none does, no outages, and what
+    tasks ask for (`levers_of_tasks`).
     `worth_gpus` is how many GPUs more, of the mix at hand, would bring the same mean wait under the policy and
     the rule that were replayed first, between clusters that were replayed.
 
@@ -192,7 +224,7 @@ def with_worth(comparison: Comparison, asked: Question, folder: Path | None = No
     problem, about = comparison.problem, comparison.about
     base_curve = levers.curves[levers.policy]
     base, step = len(problem.cluster), max(1, round(NODE_SHARE * len(problem.cluster)))
-    cells = [(NODES, f"{more:+d}") for more in (-step, step) if base + more > 0]
+    cells = [(NODES, f"{more:+d}") for more in (-step, step) if base + more > 0] + levers_of_tasks(problem)
     if levers.asked.backfill in BOOKED:
         if problem.walltime_s is not None:
             cells.append((WALLTIMES, "half"))
@@ -252,7 +284,7 @@ def worth_of(levers: Levers, frame: pd.DataFrame, base_curve: pd.DataFrame,
         curve = curve_over(changed, schedule, question, edges_s, tariff, column)
         row = dict.fromkeys(WORTH, np.nan)
         hours = np.diff(edges_s) / 3600
-        row["gpu_h_month"] = float((curve["allocated_gpu"] * hours).sum()) * month
+        row["gpu_h_month"] = float((gpus_over(problem, schedule, edges_s) * hours).sum()) * month  # as tasks asked
         if not levers.lacking:
             busy = who_waits(problem.submit_s, [base_waits, levers.waits(schedule)], span)
             apart = energy_difference(kwh_of(curve, column) - kwh_of(base_curve), edges_s, busy)
