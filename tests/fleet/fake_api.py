@@ -115,12 +115,7 @@ def handler_of(api: FakeApi) -> type[BaseHTTPRequestHandler]:
                 if query.get("watch", "").lower() in ("true", "1"):
                     return self.watch(found["kind"], query)
                 return self.answer("list", lambda: self.page(found["kind"], query))
-            if found := PATHS["one"].fullmatch(url.path):
-                return self.answer("pod", lambda: api.store.get(found["kind"], found["name"]))
-            for verb in ("lease", "group"):
-                if found := PATHS[verb].fullmatch(url.path):
-                    return self.answer(verb, lambda found=found: api.store.get(found["kind"], found["name"]))
-            return self.refuse(ApiError(404, "no such path"))
+            return self.act()
 
         def page(self, kind: str, query: dict) -> dict:
             store = api.store
@@ -186,42 +181,34 @@ def handler_of(api: FakeApi) -> type[BaseHTTPRequestHandler]:
                     self.line("BOOKMARK", {"kind": KINDS[kind], "apiVersion": "v1", "metadata": meta})
             return None
 
-        def sent(self) -> dict:
-            return json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-
-        def do_POST(self) -> None:
-            body = self.sent()
+        def act(self) -> None:
+            """Do what is asked of one object."""
+            sent = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or b"{}")
+            said = sent.get("metadata", {})
             path = urlparse(self.path).path
-            if found := PATHS["binding"].fullmatch(path):
-                return self.answer("bind", lambda: self.bound(found["name"], body), 201)
-            if found := PATHS["list"].fullmatch(path):
-                return self.answer("create", lambda: api.store.create(found["kind"], body), 201)
-            if found := PATHS["lease"].fullmatch(path):
-                return self.answer("write_lease", lambda: api.store.create(found["kind"], checked(body)), 201)
-            if path.endswith("/events"):
-                return self.answer("event", lambda: api.events.append(body) or body, 201)
             if path == "/api/v1/namespaces":
-                return self.reply(201, body)
-            return self.refuse(ApiError(404, "no such path"))
+                return self.reply(201, sent)
+            if path.endswith("/events"):
+                return self.answer("event", lambda: api.events.append(sent) or sent, 201)
+            way, found = next(((way, found) for way, pattern in PATHS.items() if (found := pattern.fullmatch(path))),
+                              ("", None))
+            of = found.groupdict() if found else {}
+            kind, name, store = of.get("kind"), of.get("name"), api.store
+            what = {
+                **{f"GET {read}": (verb, lambda: store.get(kind, name))
+                   for read, verb in (("one", "pod"), ("lease", "lease"), ("group", "group"))},
+                "POST binding": ("bind", lambda: self.bound(name, sent)),
+                "POST list": ("create", lambda: store.create(kind, sent)),
+                "POST lease": ("write_lease", lambda: store.create(kind, checked(sent))),
+                "PUT lease": ("write_lease", lambda: store.replace(kind, name, checked(sent))),
+                "PATCH one": ("patch", lambda: store.annotate(
+                    kind, name, said["annotations"], said.get("resourceVersion", ""))),
+                "DELETE one": ("delete", lambda: store.delete(kind, name))}.get(f"{self.command} {way}")
+            if what is None:
+                return self.refuse(ApiError(404, "no such path"))
+            return self.answer(*what, 201 if self.command == "POST" else 200)
 
-        def do_PUT(self) -> None:
-            body = self.sent()
-            if found := PATHS["lease"].fullmatch(urlparse(self.path).path):
-                return self.answer("write_lease",
-                                   lambda: api.store.replace(found["kind"], found["name"], checked(body)))
-            return self.refuse(ApiError(404, "no such path"))
-
-        def do_PATCH(self) -> None:
-            said = self.sent()["metadata"]
-            if found := PATHS["one"].fullmatch(urlparse(self.path).path):
-                return self.answer("patch", lambda: api.store.annotate(
-                    found["kind"], found["name"], said["annotations"], said.get("resourceVersion", "")))
-            return self.refuse(ApiError(404, "no such path"))
-
-        def do_DELETE(self) -> None:
-            if found := PATHS["one"].fullmatch(urlparse(self.path).path):
-                return self.answer("delete", lambda: api.store.delete(found["kind"], found["name"]))
-            return self.refuse(ApiError(404, "no such path"))
+        do_POST = do_PUT = do_PATCH = do_DELETE = act
 
         def bound(self, name: str, body: dict) -> dict:
             said = body["metadata"]

@@ -14,11 +14,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from sched_lab.fleet.live.core import PodGone
+from sched_lab.fleet.live.bridge import ApiError
+from sched_lab.fleet.live.core import NodeSeen, PodGone
+from sched_lab.fleet.live.follow import follow
 from sched_lab.fleet.live.serve import Extender
 from sched_lab.lab.access import Access, Secret, listen, own_secret
 from sched_lab.lab.frames import InputError, OutputError
 from sched_lab.lab.web import Application, Limits, serve
+from tests.fleet.objects import node, pod
 from tests.waiting import HANG_S, until
 
 PATIENT = Limits(body_bytes=1 << 20, held_bytes=3 << 20, header_s=HANG_S, body_s=HANG_S, idle_s=HANG_S,
@@ -629,24 +632,15 @@ def test_who_leads_lists_pods_anew_and_answers_then_and_no_longer_than_its_lease
 def test_it_is_ready_when_lists_are_read_and_kernels_warm():
     may_warm = threading.Event()
     listed = {kind: threading.Event() for kind in ("nodes", "pods")}
+    bodies = {"nodes": [node("a"), node("b")], "pods": [pod("c"), pod("d")]}
 
     class Api:
         def list(self, kind):
             assert listed[kind].wait(HANG_S)
-            return [f"{kind}-1", f"{kind}-2"], "7"
+            return bodies[kind], "7"
 
         def watch(self, kind, version):
             return iter(())
-
-    def follow(api, kind, tell, pause):
-        for what in api.list(kind)[0]:
-            tell(what)
-            yield
-        while True:
-            for _ in api.watch(kind, "7"):
-                yield
-            pause(0.05)
-            yield
 
     with Running(warm=may_warm.wait, prepare=lambda one: one.watch(Api(), follow)) as one:
         assert one.get("/readyz") == (503, b"waiting for kernels, nodes, pods\n") and one.get("/healthz")[0] == 200
@@ -656,7 +650,8 @@ def test_it_is_ready_when_lists_are_read_and_kernels_warm():
         until(lambda: one.get("/readyz") == (503, b"waiting for pods\n"))
         listed["pods"].set()
         assert one.ready().ask("filter", POD)[0] == 200
-        assert one.bridge.told == ["nodes-1", "nodes-2", "pods-1", "pods-2"]
+        assert [event.node.name if isinstance(event, NodeSeen) else event.pod.name for event in one.bridge.told] == [
+            "a", "b", "team/c", "team/d"]
         until(lambda: b'sched_lab_watch_restarts_total{kind="pods"}' in one.get("/metrics")[1])
 
 
@@ -686,17 +681,10 @@ def test_what_must_not_fail_ends_it(what):
 def test_why_nothing_is_listed_is_logged(caplog):
     class Api:
         def list(self, kind):
-            raise PermissionError("nodes is forbidden")
-
-    def follow(api, kind, tell, pause):
-        while True:
-            with contextlib.suppress(PermissionError):
-                api.list(kind)
-            pause(0.05)
-            yield
+            raise ApiError(403, "nodes is forbidden")
 
     with Running(prepare=lambda one: one.watch(Api(), follow)) as one:
-        until(lambda: "cannot list nodes: nodes is forbidden" in caplog.text)
+        until(lambda: "cannot list nodes: 403 nodes is forbidden" in caplog.text)
         assert one.get("/readyz")[0] == 503
 
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -113,6 +114,7 @@ class Informer:
         self.floor = number_of(version) or -1
 
 
+LOG = logging.getLogger("sched_lab.serve")
 FIRST_PAUSE_S = 0.2
 LONGEST_PAUSE_S = 30.0
 
@@ -161,6 +163,8 @@ def follow(api: Any, kind: str, tell: Callable[[Any], object], pause: Callable[[
                     tell(news)
                 yield "unchanged" if news is None else "changed"
         except ApiError as trouble:
+            if not version:  # we are not ready before it works
+                LOG.warning("cannot list %s: %s", kind, trouble)
             version = "" if trouble.status == 410 else version
             failures = max(failures, 1)
         if failures:

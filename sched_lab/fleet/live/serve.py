@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 from prometheus_client import Counter, Gauge, ProcessCollector
@@ -111,33 +112,6 @@ def warm_up(settings: LiveSettings) -> None:
         live.apply(Asked(pod, None, 0.0, True))
         live.why_not(pod)
     live.gauges()
-
-
-class AnnouncingApi:
-    """An API that says when a watch begins, and logs why objects cannot be listed.
-
-    Parameters
-    ----------
-    api : that lists and watches
-    begun : is told the kind of a watch that begins
-    """
-
-    def __init__(self, api: Any, begun: Callable[[str], None]) -> None:
-        self.api = api
-        self.begun = begun
-
-    def list(self, kind: str) -> Any:
-        """As the API lists; why it does not is logged, since we are not ready before it does."""
-        try:
-            return self.api.list(kind)
-        except Exception as trouble:
-            LOG.warning("cannot list %s: %s", kind, trouble)
-            raise
-
-    def watch(self, kind: str, version: str) -> Any:
-        """As the API watches."""
-        self.begun(kind)
-        return self.api.watch(kind, version)
 
 
 Follow = Callable[[Any, str, Callable[[Any], None], Callable[[float], Any]], Iterator[Any]]
@@ -351,8 +325,12 @@ class Extender(Service):
             if turn == self.turns[kind] or isinstance(event, PodGone):  # who has gone stays so
                 self.bridge.tell(event)
 
-        announcing = AnnouncingApi(api, partial(self._on_loop, self._note_watch, turn))
+        def watch(kind: str, version: str) -> Any:
+            self._on_loop(self._note_watch, turn, kind)
+            return api.watch(kind, version)
+
         try:
+            announcing = SimpleNamespace(list=lambda kind: api.list(kind), watch=watch)
             for _ in follow(announcing, kind, partial(self._on_loop, tell), stopping.wait):
                 if stopping.is_set() or turn != self.turns[kind]:
                     return
