@@ -31,6 +31,7 @@ from tests.fleet.audit import AuditedCluster
 from tests.fleet.faults import OF_GANGS, Makers, simulate
 from tests.fleet.objects import openb_node, openb_pod
 from tests.fleet.test_bridge import DrivenBridge, Server
+from tests.fleet.test_live import cluster_with
 
 SETTINGS = LiveSettings(target=toy_tasks())
 
@@ -47,13 +48,9 @@ def part(name: str, num_gpus: int = 1, milli: int = 1000, gang: str | None = Non
     return LivePod(name, name, 100, 10, (Share(num_gpus, milli),), gang=name[0] if gang is None else gang)
 
 
-def cluster(*gpus: int, settings: LiveSettings = SETTINGS, waiting=()) -> AuditedCluster:
-    live = AuditedCluster(settings)
-    for number, count in enumerate(gpus):
-        live.apply(NodeSeen(LiveNode(f"n{number}", "T4", count, 8000, 8000)))
-    for pod in waiting:
-        live.apply(PodSeen(pod))
-    return live
+def cluster(*gpus: int, waiting=()) -> AuditedCluster:
+    return cluster_with(*(LiveNode(f"n{number}", "T4", count, 8000, 8000) for number, count in enumerate(gpus)),
+                        events=tuple(map(PodSeen, waiting)))
 
 
 def ask(live, pod, least=4, nodes=None, at_s=0.0, reserves=True):

@@ -18,7 +18,7 @@ from sched_lab.fleet.live.bridge_command import server_of, workload_in
 from sched_lab.fleet.live.journal import replay_journal
 from sched_lab.lab.frames import InputError
 from tests.command_line import PROGRAM, assert_refused, call
-from tests.fleet.fake_api import FakeApi, kubeconfig_for, served
+from tests.fleet.fake_api import FakeApi, kubeconfig_for, kubeconfig_of, served
 from tests.fleet.objects import listed, openb_node, openb_pod
 from tests.waiting import HANG_S, until
 
@@ -276,17 +276,11 @@ def test_serving_loads_no_charts_no_solvers_and_no_client_of_kubernetes():
 
 # --- without a way to an API server
 
-def with_cluster(**cluster):
-    return json.dumps({"apiVersion": "v1", "kind": "Config", "current-context": "x",
-                       "users": [{"name": "u", "user": {}}], "clusters": [{"name": "c", "cluster": cluster}],
-                       "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}]}).encode()
-
-
 @pytest.mark.parametrize("content", [
     b"", b"hello", b"[]", b"7", b"{", b"a:\n\t- b", b"\0\0", b"\xff\xfe", b"[" * 5000,
-    b"!!python/object/apply:os.system ['true']", b'{"contexts": "x"}', with_cluster(server=7), with_cluster(),
-    with_cluster(server="http://["), with_cluster(server="ftp://127.0.0.1"), with_cluster(server=None),
-    with_cluster(server="https://127.0.0.1:1", **{"certificate-authority": "absent.pem"})])
+    b"!!python/object/apply:os.system ['true']", b'{"contexts": "x"}', *map(str.encode, map(kubeconfig_of, (
+        {"server": 7}, {}, {"server": "http://["}, {"server": "ftp://127.0.0.1"}, {"server": None},
+        {"server": "https://127.0.0.1:1", "certificate-authority": "absent.pem"})))])
 def test_a_kubeconfig_file_that_is_none_is_one_line(dump, content, capsys):
     Path("kubeconfig").write_bytes(content)
     assert_refused(call("serve", "--kubeconfig", "kubeconfig", "--journal", "j.jsonl"), capsys, "kubeconfig",
