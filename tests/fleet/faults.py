@@ -1288,32 +1288,17 @@ class ComesBackAsItself(Lease):
         super().__init__(name, holder.partition(",")[0], *rest)
 
 
-OF_TWO: dict[str, tuple[dict[str, Any], int]] = {  # and a seed that finds it
-    "a leader answers before it lists": ({"lists_anew": False}, 111),
-    "an old watch is still heard": ({"hears_old": True}, 1),
-    "who leads again goes by what it promised before": ({"begins_terms": False}, 40120186),
-    "a leader stops when it sees another one, and not by its clock": ({"lease": StopsForAnother}, 123),
-    "a leader counts from when it hears that its lease was renewed": ({"lease": CountsFromTheAnswer}, 123),
-    "who waits does not begin to count again when the record changes": ({"lease": CountsFromTheFirstLook}, 1),
-    "where there is no lease, it is taken": ({"lease": TakesWhatWasDeleted}, 170),
-    "whoever holds the lease, it is written over": ({"lease": TakesWhatItFinds}, 4),
-    "a conflict is taken for a renewal": ({"lease": IgnoresConflicts}, 36),
-    "the lease is given back while a bind is under way": ({"lease": GivesBackAtOnce}, 651),
-    "a new process takes the lease of its earlier life for its own": ({"lease": ComesBackAsItself}, 136),}
-OF_GANGS: dict[str, tuple[type[AuditedCluster], int]] = {  # and a seed that finds it
-    "parts that fit keep their places": (KeepsWhatFits, 22),
-    "each part is decided alone": (StartsEachAlone, 0),
-    "a part is decided twice": (DecidesTwice, 19),
-    "the time limit gives back a part": (LapsesInParts, 3),
-    "a part that has gone leaves the others": (LosesAPart, 6),
-    "a bind that failed leaves the others": (FailsInParts, 0)}
+# mistakes, and a seed that finds each
+OF_TWO: dict[str, tuple[dict[str, Any], int]] = {
+    "lists_anew": ({"lists_anew": False}, 111), "hears_old": ({"hears_old": True}, 1),
+    "begins_terms": ({"begins_terms": False}, 40120186),
+    **{kind.__name__: ({"lease": kind}, seed) for kind, seed in (
+        (StopsForAnother, 123), (CountsFromTheAnswer, 123), (CountsFromTheFirstLook, 1), (TakesWhatWasDeleted, 170),
+        (TakesWhatItFinds, 4), (IgnoresConflicts, 36), (GivesBackAtOnce, 651), (ComesBackAsItself, 136))}}
+OF_GANGS = {KeepsWhatFits: 22, StartsEachAlone: 0, DecidesTwice: 19, LapsesInParts: 3, LosesAPart: 6, FailsInParts: 0}
 BUGS: dict[str, dict[str, Any]] = {
-    "a pod counts beside its reservation": {"live": CountsTwice},
-    "a reservation outlives its pod": {"live": KeepsDeleted},
-    "wrong GPUs after a restart": {"live": WrongMask},
-    "a node takes its pods along": {"live": ForgetsPods},
-    "pods of a kind do not count": {"live": CountsNoLimits},
-    "the journal loses a line": {"journal": DropsLines}}
+    **{kind.__name__: {"live": kind} for kind in (CountsTwice, KeepsDeleted, WrongMask, ForgetsPods, CountsNoLimits)},
+    "DropsLines": {"journal": DropsLines}}
 
 
 def hunt(makers: Makers, most: int = 2000, steps: int = 400) -> Outcome | None:

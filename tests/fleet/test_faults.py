@@ -100,7 +100,7 @@ def test_a_leader_has_stopped_when_another_one_begins_however_clocks_run(rates):
 
 
 def test_the_shortest_run_breaks_and_one_step_less_does_not():
-    bug = Makers(**BUGS["a pod counts beside its reservation"])
+    bug = Makers(**BUGS["CountsTwice"])
     shortest = shrunk(hunt(bug, 40, steps=80), bug)
     assert shortest.finding and not simulate(shortest.seed, shortest.steps - 1, bug).finding
 
