@@ -319,6 +319,23 @@ def test_pods_in_mib_are_read_again_when_nodes_say_something_else():
         bridge.objects.pod(bodies[0])  # an old watch, which nobody hears
 
 
+def test_parts_in_mib_are_counted_by_the_gpus_that_they_may_go_to():
+    """Three times 8192 MiB are no way onto one T4 of 16384, whatever the other nodes have."""
+    bridge = DrivenBridge(Groups(), "decide", None, None)
+    bridge.api.groups["train"] = group(3)
+    for name, product, memory in (("n0", "T4", "16384"), ("n1", "A100", "81920"), ("n2", "A100", "81920")):
+        labels = {"nvidia.com/gpu.memory": memory, "nvidia.com/gpu.product": product}
+        bridge.tell(NodeSeen(bridge.objects.node(objects.node(name, labels, **{"nvidia.com__gpu": "1"}))))
+    bodies = [objects.pod(f"p{number}", {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "8192"}, at="", phase="Pending",
+                          annotations={"nvidia.com/use-gputype": "T4"}, labels={POD_GROUP: "train"})
+              for number in range(3)]
+    seen(bridge, *bodies)
+    assert filtered(bridge, bodies[0])["NodeNames"] == [] and not bridge.live.standing().held
+    bridge.api.groups["train"] = group(2)
+    assert filtered(bridge, bodies[0], 40.0)["NodeNames"] == ["n0"]
+    assert {held.shares for held in bridge.live.standing().held} == {(Share(1, 500, "0"),)}
+
+
 def test_a_bind_whose_place_was_given_back_is_refused_and_reasons_say_what_fits():
     bridge = driven("score")  # in which no other pod has anything reserved
     bodies = [member(f"p{number}") for number in range(2)]

@@ -154,10 +154,12 @@ class Objects:
         dump = Dump(Reasons(), nodes=nodes)
         asked = asked_by_pod(item, dump)
         pod = self.live_pod(item, dump, asked)
-        if not item.node and dialects_in(amounts_of(item, asked)) - {"openb"}:
+        amounts = {} if item.node else amounts_of(item, asked)
+        if dialects_in(amounts) - {"openb"} and (pod.gang or any(amounts.get(name) for name in BY_MEMORY)):
             self.unsettled[pod.uid] = body
-        if pod.gang and not item.node and eligibility_of(self, body, tuple(nodes)).refused:
-            return replace(pod, gang="")  # it can be promised nothing, and its group waits for it
+        if pod.gang and not item.node:  # it is decided with others, as if it asked itself
+            found, _, _, refused = eligibility_of(self, body, tuple(nodes))
+            return found if found is None or not refused else replace(found, gang="")  # its group waits for it
         return pod
 
     def refusal_of(self, item: Item, amounts: Mapping[str, Any]) -> str:
