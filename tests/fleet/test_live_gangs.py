@@ -295,26 +295,35 @@ def test_what_is_held_back_or_about_to_go_or_cannot_be_promised_is_not_there():
     assert filtered(bridge, member("p0"))["NodeNames"]
 
 
+def tell_of_node(bridge, name, memory, product="T4"):
+    labels = {"nvidia.com/gpu.memory": memory, "nvidia.com/gpu.product": product}
+    bridge.tell(NodeSeen(bridge.objects.node(objects.node(name, labels, **{"nvidia.com__gpu": "1"}))))
+    bridge.settle(0.0)
+
+
+def members_in_mib(bridge, count, mib):
+    """Pods of a group that start together, on a T4, which the bridge has seen."""
+    bridge.api.groups["train"] = group(count)
+    bodies = [objects.pod(f"p{number}", {"nvidia.com/gpu": "1", "nvidia.com/gpumem": mib}, at="", phase="Pending",
+                          annotations={"nvidia.com/use-gputype": "T4"}, labels={POD_GROUP: "train"})
+              for number in range(count)]
+    seen(bridge, *bodies)
+    return bodies
+
+
 def test_pods_in_mib_are_read_again_when_nodes_say_something_else():
     """Parts that were told of before any node are not there for their gang; with one they are, in its thousandths."""
     bridge = DrivenBridge(Groups(), "decide", None, None)
-    bridge.api.groups["train"] = group(2)
-    gpus = {"nvidia.com__gpu": "1"}
-    bodies = [objects.pod(f"p{number}", {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "4096"}, at="", phase="Pending",
-                  labels={POD_GROUP: "train"}) for number in range(2)]
-    seen(bridge, *bodies)
+    bodies = members_in_mib(bridge, 2, "4096")
     assert [(one.gang, one.shares) for one in bridge.live.standing().waiting] == [("", (Share(1, 1000),))] * 2
     for memory, milli in (("16384", 250), ("8192", 500)):
-        labels = {"nvidia.com/gpu.memory": memory, "nvidia.com/gpu.product": "T4"}
-        bridge.tell(NodeSeen(bridge.objects.node(objects.node("n0", labels, **gpus))))
-        bridge.settle(0.0)
+        tell_of_node(bridge, "n0", memory)
         assert {one.shares for one in bridge.live.standing().waiting} == {(Share(1, milli),)}
     assert filtered(bridge, bodies[0])["NodeNames"] == ["n0"]
     assert [held.shares for held in bridge.live.standing().held] == [(Share(1, 500, "0"),)] * 2
     bridge.tell(PodGone("team/p0"))
     for memory in ("4096", "8192"):
-        bridge.tell(NodeSeen(bridge.objects.node(objects.node("n0", {"nvidia.com/gpu.memory": memory}, **gpus))))
-        bridge.settle(0.0)
+        tell_of_node(bridge, "n0", memory)
         assert [one.name for one in bridge.live.standing().waiting] == ["team/p1"], "who has gone stays so"
         bridge.objects.pod(bodies[0])  # an old watch, which nobody hears
 
@@ -322,14 +331,9 @@ def test_pods_in_mib_are_read_again_when_nodes_say_something_else():
 def test_parts_in_mib_are_counted_by_the_gpus_that_they_may_go_to():
     """Three times 8192 MiB are no way onto one T4 of 16384, whatever the other nodes have."""
     bridge = DrivenBridge(Groups(), "decide", None, None)
-    bridge.api.groups["train"] = group(3)
-    for name, product, memory in (("n0", "T4", "16384"), ("n1", "A100", "81920"), ("n2", "A100", "81920")):
-        labels = {"nvidia.com/gpu.memory": memory, "nvidia.com/gpu.product": product}
-        bridge.tell(NodeSeen(bridge.objects.node(objects.node(name, labels, **{"nvidia.com__gpu": "1"}))))
-    bodies = [objects.pod(f"p{number}", {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "8192"}, at="", phase="Pending",
-                          annotations={"nvidia.com/use-gputype": "T4"}, labels={POD_GROUP: "train"})
-              for number in range(3)]
-    seen(bridge, *bodies)
+    for name, memory, product in (("n0", "16384", "T4"), ("n1", "81920", "A100"), ("n2", "81920", "A100")):
+        tell_of_node(bridge, name, memory, product)
+    bodies = members_in_mib(bridge, 3, "8192")
     assert filtered(bridge, bodies[0])["NodeNames"] == [] and not bridge.live.standing().held
     bridge.api.groups["train"] = group(2)
     assert filtered(bridge, bodies[0], 40.0)["NodeNames"] == ["n0"]
