@@ -8,6 +8,10 @@ writes `submitted.csv`, `jobs.txt.gz` (`scontrol show job -d -o`), `sdiag.txt` a
 into a folder, and takes 40 minutes. `--again FOLDER/submitted.csv` submits the same jobs at the
 same times once more, and shows how far Slurm repeats itself; with another `--port` each, trials run
 side by side. What it wrote so is in `data/slurm`.
+
+With `--shares` jobs are those of ten users in five accounts, whom fair share and age order; that
+needs the packages `slurmdbd mariadb-server`, too, and writes `shares.txt` (`sshare -a -P`). What it
+wrote so is in `data/slurm/shares`.
 """
 
 from __future__ import annotations
@@ -30,6 +34,7 @@ import typer
 
 GPUS_PER_NODE, CPUS_PER_GPU, GIB_PER_GPU = 8, 6, 30
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scontrol")
+ACCOUNTING = ("slurmdbd", "sacctmgr", "sshare", "mariadbd", "mariadb-install-db")
 PATIENCE_S = 60
 CONF = """\
 ClusterName=lab
@@ -68,6 +73,36 @@ NodeName={names} NodeHostname=localhost Port=[{first_port}-{last_port}] CPUs=64 
 Gres=gpu:a100:8 State=UNKNOWN
 PartitionName=gpu Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
+SHARES_CONF = """\
+AccountingStorageType=accounting_storage/slurmdbd
+AccountingStorageHost=localhost
+AccountingStoragePort={dbd_port}
+AccountingStoragePass={run}/munge.socket
+PriorityWeightFairshare=10000
+PriorityDecayHalfLife=00:05:00
+"""
+DBD_CONF = """\
+AuthType=auth/munge
+AuthInfo=socket={run}/munge.socket
+DbdHost=localhost
+DbdPort={dbd_port}
+SlurmUser=root
+LogFile={run}/log/dbd.log
+PidFile={run}/dbd.pid
+StorageType=accounting_storage/mysql
+StorageHost=127.0.0.1
+StoragePort={sql_port}
+StorageUser=root
+StoragePass=none
+StorageLoc=lab
+"""
+ACCOUNTS = {  # the account above and the share; users, whom any Debian has, and theirs
+    "vision": ("root", 4, {"games": 1, "man": 1, "lp": 2}),
+    "speech": ("root", 2, {"mail": 1, "news": 3}),
+    "biology": ("root", 1, {"uucp": 1}),
+    "genes": ("biology", 1, {"proxy": 1, "backup": 1}),
+    "cells": ("biology", 1, {"list": 1, "irc": 1})}
+USERS = [(user, account) for account, (_, _, users) in ACCOUNTS.items() for user in users]
 GRES = "AutoDetect=off\nNodeName={names} Name=gpu Type=a100 File={run}/gpu[0-{last_gpu}]\n"
 
 
@@ -116,15 +151,18 @@ def said(*command: str, env: dict[str, str]) -> str:
     return done.stdout
 
 
-def write_files(run: Path, nodes: int, port: int, depth: int) -> dict[str, str]:
+def write_files(run: Path, nodes: int, port: int, depth: int, has_shares: bool) -> dict[str, str]:
     """Write what the daemons read, GPUs as device files too; return the clients' environment."""
     for name in ("state", "spool", "log"):
         (run / name).mkdir()
     for gpu in range(GPUS_PER_NODE):
         os.mknod(run / f"gpu{gpu}", stat.S_IFCHR | 0o600, os.makedev(1, 3))
     words = {"run": run, "names": f"n[01-{nodes:02d}]", "port": port, "first_port": port + 1,
-             "last_port": port + nodes, "depth": depth, "last_gpu": GPUS_PER_NODE - 1}
-    (run / "slurm.conf").write_text(CONF.format(**words))
+             "last_port": port + nodes, "depth": depth, "last_gpu": GPUS_PER_NODE - 1,
+             "dbd_port": port + nodes + 1, "sql_port": port + nodes + 2}
+    (run / "slurm.conf").write_text((CONF + SHARES_CONF * has_shares).format(**words))
+    (run / "slurmdbd.conf").write_text(DBD_CONF.format(**words))
+    (run / "slurmdbd.conf").chmod(0o600)
     (run / "gres.conf").write_text(GRES.format(**words))
     (run / "munge.key").write_bytes(os.urandom(128))
     (run / "munge.key").chmod(0o400)
@@ -147,6 +185,38 @@ def wait_for_nodes(nodes: int, env: dict[str, str]) -> None:
     raise TimeoutError(f"not all {nodes} nodes are idle: {shown.stdout[:2000]}{shown.stderr}")
 
 
+def tried(*command: str, env: dict[str, str]) -> None:
+    """Run a client until it succeeds.
+
+    Raises
+    ------
+    TimeoutError : it has not within a minute
+    """
+    for _ in range(PATIENCE_S):
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=PATIENCE_S)
+        if done.returncode == 0:
+            return
+        time.sleep(1)
+    raise TimeoutError(f"{' '.join(command)}: {done.stdout[:1000]}{done.stderr[:1000]}")
+
+
+def keep_accounts(run: Path, port: int, env: dict[str, str], stack: ExitStack) -> None:
+    """Start a database and slurmdbd, and tell them who shares with whom."""
+    data = run / "sql"
+    subprocess.run(["mariadb-install-db", f"--datadir={data}", "--skip-test-db", "--user=root"],
+                   check=True, capture_output=True, timeout=PATIENCE_S)
+    stack.enter_context(running(
+        "mariadbd", "--no-defaults", f"--datadir={data}", "--user=root", "--skip-grant-tables",
+        f"--socket={run / 'sql.socket'}", f"--port={port}", "--bind-address=127.0.0.1"))
+    stack.enter_context(running("slurmdbd", "-D", env=env))
+    add = ("sacctmgr", "--immediate", "add")
+    tried(*add, "cluster", "lab", env=env)
+    for account, (above, share, users) in ACCOUNTS.items():
+        tried(*add, "account", account, f"parent={above}", f"fairshare={share}", env=env)
+        for user, own in users.items():
+            tried(*add, "user", user, f"account={account}", f"fairshare={own}", env=env)
+
+
 def submit(jobs: pd.DataFrame, env: dict[str, str]) -> pd.DataFrame:
     """Submit jobs when they are due; return them with their numbers, and when that was."""
     begin_s = time.monotonic()
@@ -158,10 +228,12 @@ def submit(jobs: pd.DataFrame, env: dict[str, str]) -> pd.DataFrame:
             "sbatch", "--parsable", f"-Ju{number % 9}", f"-N{job['nodes']:.0f}",
             "--ntasks-per-node=1", f"--cpus-per-task={gpus * CPUS_PER_GPU}",
             f"--mem={gpus * GIB_PER_GPU}G", f"--gres=gpu:{gpus}", f"--time={job['limit_min']:.0f}",
-            "--output=/dev/null", "--wrap", f"sleep {job['asked_s']:.0f}", env=env)
+            "--output=/dev/null", "--chdir=/", *(
+                [f"--uid={job['user']}", f"--account={job['account']}"] if "user" in job else []),
+            "--wrap", f"sleep {job['asked_s']:.0f}", env=env)
         numbers.append(int(answer))
         at_s.append(round(time.monotonic() - begin_s, 2))
-    columns = ["job", *made_jobs(1, 1, 0, 1.0)]
+    columns = ["job", *(name for name in jobs if name != "job")]
     return jobs.assign(submitted_s=at_s, job=numbers)[columns]
 
 
@@ -172,26 +244,35 @@ def main(folder: Annotated[Path, typer.Argument(help="a new or empty folder for 
          span: Annotated[float, typer.Option(min=0, help="they come within this share of the time "
                                              "that all GPUs need for them")] = 0.5,
          depth: Annotated[int, typer.Option(min=1, help="bf_max_job_test")] = 100,
+         shares: Annotated[bool, typer.Option(help="of users in accounts, by fair share")] = False,
          again: Annotated[Path | None, typer.Option(help="a submitted.csv: its jobs")] = None,
          port: Annotated[int, typer.Option(help="of slurmctld; nodes have those after it")] = 17000,
          ) -> None:
     """Let jobs sleep under a real Slurm with backfill and multifactor, and keep its record."""
-    missing = [name for name in PROGRAMS if not shutil.which(name)]
+    missing = [name for name in PROGRAMS + ACCOUNTING * shares if not shutil.which(name)]
     if missing or os.geteuid() != 0:
         raise typer.BadParameter("a trial needs root, and the packages slurmctld, slurmd, "
-                                 f"slurm-client and munge; missing: {', '.join(missing) or 'root'}")
+                                 "slurm-client and munge, with shares slurmdbd and "
+                                 f"mariadb-server; missing: {', '.join(missing) or 'root'}")
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.iterdir()):
         raise typer.BadParameter(f"{folder} is not empty: choose another folder")
     made = pd.read_csv(again) if again else made_jobs(jobs, nodes, seed, span)
+    if shares and not again:
+        drawn = np.random.default_rng(seed).integers(len(USERS), size=jobs)
+        users, accounts = zip(*(USERS[one] for one in drawn), strict=True)
+        made = made.assign(user=users, account=accounts)
     with tempfile.TemporaryDirectory(prefix="slurm") as place, ExitStack() as stack:
         run = Path(place)
-        env = write_files(run, nodes, port, depth)
+        run.chmod(0o755)  # the jobs of users read their script in it
+        env = write_files(run, nodes, port, depth, shares)
         files = {"socket": "munge.socket", "key-file": "munge.key", "pid-file": "munge.pid",
                  "seed-file": "munge.seed", "log-file": "log/munge.log"}
         stack.enter_context(running("munged", "--foreground", "--force", *(
             f"--{option}={run / name}" for option, name in files.items())))
         conf = str(run / "slurm.conf")
+        if shares:
+            keep_accounts(run, port + nodes + 2, env, stack)
         stack.enter_context(running("slurmctld", "-D", "-f", conf, env=env))
         for node in range(1, nodes + 1):
             stack.enter_context(running("slurmd", "-D", "-f", conf, "-N", f"n{node:02d}", env=env))
@@ -203,6 +284,8 @@ def main(folder: Annotated[Path, typer.Argument(help="a new or empty folder for 
                 raise TimeoutError("jobs are left after the sum of their time limits")
             time.sleep(5)
         jobs_text = said("scontrol", "show", "job", "-d", "-o", env=env)
+        if shares:
+            (folder / "shares.txt").write_text(said("sshare", "-a", "-P", env=env))
         (folder / "sdiag.txt").write_text(said("sdiag", env=env))
         (folder / "jobs.txt.gz").write_bytes(gzip.compress(jobs_text.encode(), mtime=0))
         (folder / "slurm.conf").write_text(Path(conf).read_text().replace(place, "RUN"))

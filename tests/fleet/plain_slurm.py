@@ -79,14 +79,47 @@ def serve_all(kernels, plan, waiting, now_s, ends, running) -> bool:
 
 
 def rank_jobs(plan, waiting, now_s) -> None:
-    """Sort those who wait by their priority now."""
+    """Sort those who wait by their priority: as it is now, or as it was worked out last."""
     pace, order = plan.slurm, plan.order
 
     def priority(job):
+        if pace.calc_period_s:
+            return plan.priority[job]
         age_s = min(now_s - plan.timed.submit_s[job], pace.max_age_s)
         return np.floor(order.base[job] + pace.age_weight * age_s / pace.max_age_s)
 
     waiting.sort(key=lambda job: (-priority(job), plan.came[job]))
+
+
+def fair_tree(shares, used) -> dict[tuple[str, str], float]:
+    """Factor of each user by the rules of Slurm's fair tree, as its documentation tells them.
+
+    Of those below the same account whoever has the larger quotient of share and use goes first; a user goes before an
+    account with the same, which then has its rank; accounts with the same are one account.
+    """
+    level = {}
+    for row, one in enumerate(shares):
+        beside = [other.shares for other in shares if other.above == one.above and other.shares > 0]
+        whole = used[one.above] if one.above >= 0 else 0
+        use = used[row] / whole if whole else 0
+        level[row] = np.inf if one.shares < 0 else 0 if not one.shares else (
+            one.shares / sum(beside) / use if use else np.inf)
+    num = sum(bool(one.user) for one in shares)
+    ranked: list[tuple[int, int]] = []  # user and rank
+
+    def walk(accounts, is_tied):
+        rows = [row for row, one in enumerate(shares) if one.above in accounts]
+        for value in sorted({level[row] for row in rows}, reverse=True):
+            users = [row for row in rows if level[row] == value and shares[row].user]
+            rank = ranked[-1][1] if is_tied else num - len(ranked)
+            ranked.extend((row, rank) for row in users)
+            below = [row for row in rows if level[row] == value and not shares[row].user]
+            if below:
+                walk(below, is_tied or bool(users))
+            is_tied = False
+
+    walk([row for row, one in enumerate(shares) if one.above < 0], False)
+    return {(shares[row].account, shares[row].user): rank / num for row, rank in ranked}
 
 
 PLAIN = (earliest, shut_nodes, serve_all, rank_jobs)

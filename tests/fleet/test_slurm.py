@@ -377,8 +377,9 @@ SHOWN = """JobId=7 JobName=a b UserId=ann(5) Priority=12 Requeue=1 JobState=COMP
    TRES=cpu=8,mem=4G,node=2 JOB_GRES=gpu:a100:4 Nodes=n[1-2] CPU_IDs=0-3 Mem=2048 GRES=gpu:a100:2(IDX:1-2)
    TresPerNode=gres:gpu:2
 
-JobId=8 JobName=c UserId=bob(6) Priority=3 JobState=PENDING TimeLimit=UNLIMITED SubmitTime=2026-01-01T00:00:09
-   EligibleTime=2026-01-01T00:00:09 StartTime=Unknown EndTime=Unknown Partition=gpu NodeList= NumNodes=1-1 NumCPUs=2
+JobId=8 JobName=c UserId=bob(6) Account=lab Priority=3 JobState=PENDING TimeLimit=UNLIMITED
+   SubmitTime=2026-01-01T00:00:09 EligibleTime=2026-01-01T00:00:09
+   StartTime=Unknown EndTime=Unknown Partition=gpu NodeList= NumNodes=1-1 NumCPUs=2
    TRES=cpu=2,mem=1G,node=1 TresPerNode=gres:gpu:a100:1
 """
 CONFIGURED = """ClusterName=x
@@ -396,9 +397,20 @@ def test_the_text_of_scontrol_and_the_nodes_of_a_configuration(tmp_path):
     tables = read_files("auto", [tmp_path / "jobs.txt", tmp_path / "slurm.conf"])
     tasks = tables.tasks[["name", "start_s", "end_s", "num_gpus", "cpu_milli", "memory_mib", "node", "gpu_list", "user",
                           "walltime_s"]]
+    assert tables.tasks["account"].tolist() == ["", "", "lab"]
     assert tasks.iloc[:2].values.tolist() == [
         ["7/0", 5, 65, 2, 4000, 2048, "n1", "1-2", "ann", 120], ["7/1", 5, 65, 2, 4000, 2048, "n2", "1-2", "ann", 120]]
     assert tasks.iloc[2].isna().tolist()[1:3] == [True, True] and tables.tasks["state"].tolist()[2] == "waiting"
     assert tables.nodes["name"].tolist() == ["n1", "n2", "m", "k"] and tables.nodes["num_gpus"].tolist() == [4, 4, 4, 0]
     assert tables.nodes["cpu_milli"].tolist() == [16000] * 4 and "slurm/state" in tables.nodes["taints"].tolist()[3]
     assert ["partition/gpu" in text for text in tables.nodes["labels"]] == [True, True, False, False]
+
+
+def test_who_is_charged_for_a_job_is_read_from_every_form():
+    said = HEAD.replace("User|", "User|Account|")
+    text = f"{said}\n1|ann|lab|gpu|{DAY}00:00:00|{DAY}00:01:00|{DAY}01:00:00|COMPLETED|1|n1|cpu=1,gres/gpu=1\n"
+    nodes = {"nodes": [node()]}
+    for tables in (read(nodes, text), read(nodes, {"jobs": [job(account="lab")]}),
+                   read(nodes, {"jobs": [job(association={"account": "lab"})]})):
+        assert tables.tasks["account"].tolist() == ["lab"]
+    assert read(nodes, {"jobs": [job()]}).tasks["account"].tolist() == [""]

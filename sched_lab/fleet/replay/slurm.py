@@ -33,6 +33,7 @@ from .case import (
     place_in,
     take,
 )
+from .fair_share import FairShare, Share, charge, decay, fair_share_of, rank_users, read_shares
 from .problem import Problem, Schedule
 
 __all__ = ['SlurmQueue', 'read_slurm_queue']
@@ -60,6 +61,10 @@ class SlurmQueue(NamedTuple):
     report_s : how long after its end Slurm hears that a job is over
     own_nodes : whether a job has the nodes that Slurm would choose; else where a policy puts it
     unmodelled : settings that would change what Slurm does, and nothing here
+    calc_period_s : PriorityCalcPeriod, how often priorities are worked out; 0 for at every pass
+    fair_share_weight, half_life_s : PriorityWeightFairshare and PriorityDecayHalfLife
+    shares : who shares with whom; empty without fair share
+    billing : TRESBillingWeights by partition, for a CPU, a MiB and a GPU; without them CPUs are billed
     """
 
     age_weight: float = 0.0
@@ -80,11 +85,20 @@ class SlurmQueue(NamedTuple):
     report_s: float = 0.06
     own_nodes: bool = False
     unmodelled: tuple[str, ...] = ()
+    calc_period_s: float = 0.0
+    fair_share_weight: float = 0.0
+    half_life_s: float = 7 * 86400.0
+    shares: tuple[Share, ...] = ()
+    billing: tuple[tuple[str, tuple[float, float, float]], ...] = ()
 
     @property
     def words(self) -> str:
         """What the order and the plan rest on, in a sentence."""
         order = "of the record's priorities" if not self.has_weights else (
+            f"of priorities with a weight of {self.age_weight:g} for age, {self.size_weight:g} for size, "
+            f"{self.partition_weight:g} for partition and {self.fair_share_weight:g} for fair share "
+            f"({sum(bool(one.user) for one in self.shares)} users, who have used nothing when the replay begins), "
+            "all else equal" if self.shares else
             f"of priorities with a weight of {self.age_weight:g} for age, {self.size_weight:g} for size and "
             f"{self.partition_weight:g} for partition, all else equal")
         return (f"jobs wait in the order {order}, and are planned as Slurm does, every "
@@ -113,6 +127,7 @@ def number_of(settings: dict[str, str], key: str, otherwise: float, file: str | 
 IDLE = re.compile(r"(0( sec)?|no|none|\(null\)|\w+/(none|default))?", re.IGNORECASE)  # as if it were not set
 UNMODELLED = (
     "PriorityWeightFairshare", "PriorityWeightQOS", "PriorityWeightTRES", "PriorityWeightAssoc", "PriorityFlags",
+    "PriorityUsageResetPeriod",
     "PreemptType", "Licenses", "CompleteWait", "TopologyPlugin", "AccountingStorageEnforce")
 UNMODELLED_PARAMETERS = (
     "assoc_limit_stop", "bf_busy_nodes", "bf_licenses", "bf_job_part_count_reserve", "bf_max_job_assoc",
@@ -140,16 +155,41 @@ def unmodelled_in(settings: dict[str, str], lines: list[dict[str, str]]) -> tupl
     return tuple(said)
 
 
-def read_slurm_queue(path: str | Path) -> SlurmQueue:
-    """Read the queue of a `slurm.conf`, or of the text of `scontrol show config`.
+BILLED = {"cpu": 0, "mem": 1, "gres/gpu": 2}
+BILLED_UNITS_MIB = {"": 1, "K": 1 / 1024, "M": 1, "G": 1024, "T": 1024**2}
 
-    Without slurmdbd Slurm ignores the weight of age (`priority_multifactor.c`: "PriorityWeightAge
-    can only be used with SlurmDBD, ignoring"). Fair share, QOS, TRES, preemption and limits of users
-    count nothing here, and are named if they are set.
+
+def billing_in(written: str, file: str | Path) -> tuple[float, float, float]:
+    """What a CPU, a MiB and a GPU are billed by TRESBillingWeights, such as CPU=1.0,Mem=0.25G,GRES/gpu=2.0.
 
     Raises
     ------
-    InputError : it is no such file, or a number in it is none
+    InputError : it bills something else, or not by numbers
+    """
+    weights = [0.0, 0.0, 0.0]
+    for part in written.strip('"').split(","):
+        said = re.fullmatch(r"(cpu|mem|gres/gpu)=(\d{1,9}(?:\.\d{1,9})?)([KMGT]?)", part.strip(), re.IGNORECASE)
+        if not said or (said[3] and said[1].lower() != "mem"):
+            raise InputError(f"TRESBillingWeights bills {part.strip()!r:.60}, which is not modelled", file=file, value=part,
+                             mend="bill CPU, Mem and GRES/gpu by numbers, such as CPU=1.0,Mem=0.25G,GRES/gpu=2.0")
+        weights[BILLED[said[1].lower()]] = float(said[2]) / BILLED_UNITS_MIB[said[3].upper()]
+    return weights[0], weights[1], weights[2]
+
+
+def read_slurm_queue(path: str | Path, shares: str | Path | None = None) -> SlurmQueue:
+    """Read the queue of a `slurm.conf`, or of the text of `scontrol show config`.
+
+    Without slurmdbd Slurm ignores the weight of age (`priority_multifactor.c`: "PriorityWeightAge
+    can only be used with SlurmDBD, ignoring"). QOS, TRES, preemption and limits of users
+    count nothing here, and are named if they are set; so is fair share without the file of shares.
+
+    Parameters
+    ----------
+    path, shares : the file; and what `sshare -a -P` prints
+
+    Raises
+    ------
+    InputError : it is no such file, or a number in it is none; there is no weight for the shares
     """
     settings, lines = settings_in(Source(str(path), read_input(path).content).text())
     if not settings.keys() & {"clustername", "schedulertype", "prioritytype", "schedulerparameters"}:
@@ -163,6 +203,13 @@ def read_slurm_queue(path: str | Path) -> SlurmQueue:
     factors = {part["partitionname"]: number_of(part, "PriorityJobFactor", 1, path)
                for part in lines if "partitionname" in part}
     usual = SlurmQueue()
+    fair_share_weight = number_of(settings, "PriorityWeightFairshare", 0, path) if has_dbd and is_weighed else 0.0
+    if shares and not fair_share_weight:
+        raise InputError("shares count nothing without a PriorityWeightFairshare and slurmdbd", file=path,
+                         mend="leave the shares out")
+    unmodelled = tuple(said for said in unmodelled_in(settings, lines)
+                       if not (shares and said.startswith("PriorityWeightFairshare=")))
+    half_life = settings.get("prioritydecayhalflife", "")
     return SlurmQueue(
         number_of(settings, "PriorityWeightAge", 0, path) if has_dbd and is_weighed else 0.0, max_age_s,
         number_of(settings, "PriorityWeightJobSize", 0, path) if is_weighed else 0.0,
@@ -176,7 +223,12 @@ def read_slurm_queue(path: str | Path) -> SlurmQueue:
         number_of(own, "bf_window_linear", 0, path),
         int(number_of(own, "default_queue_depth", usual.queue_depth, path)),
         min(number_of(own, "batch_sched_delay", usual.head_delay_s, path), number_of(own, "sched_interval", 60, path)),
-        unmodelled=unmodelled_in(settings, lines))
+        unmodelled=unmodelled, calc_period_s=seconds_of_limit(settings.get("prioritycalcperiod", "")) or 300.0,
+        fair_share_weight=fair_share_weight if shares else 0.0,
+        half_life_s=0.0 if half_life == "0" else seconds_of_limit(half_life) or usual.half_life_s,
+        shares=read_shares(shares) if shares else (),
+        billing=tuple((part["partitionname"], billing_in(part["tresbillingweights"], path))
+                      for part in lines if "partitionname" in part and part.get("tresbillingweights")))
 
 
 def requeues_in(path: str | Path) -> bool:
@@ -191,14 +243,16 @@ class Order(NamedTuple):
 
     Parameters
     ----------
-    base : (tasks,) priority of a job but for its age; 0 for other tasks
+    base : (tasks,) priority of a job but for its age and fair share; 0 for other tasks
     queue : (tasks,) number of the partition
     ask : (tasks,) number of what the task asks for
+    fair : who has used how much of what is shared
     """
 
     base: Floats
     queue: Integers
     ask: Integers
+    fair: FairShare
 
 
 def order_of(problem: Problem, timed: TimedTasks, slurm: SlurmQueue) -> Order:
@@ -206,8 +260,15 @@ def order_of(problem: Problem, timed: TimedTasks, slurm: SlurmQueue) -> Order:
     queue, names = np.unique(problem.queue.astype(str), return_inverse=True)[::-1]
     asks = np.unique(np.column_stack([timed.asks.task, timed.asks.memory_mib]), axis=0,
                      return_inverse=True)[1].ravel()
+    bills = dict(slurm.billing)
+    weights = np.array([bills.get(name, (1.0, 0.0, 0.0)) for name in names.tolist()]).reshape(-1, 3)[queue]
+    tasks = problem.tasks
+    fair = fair_share_of(
+        slurm.shares, problem.user, problem.account,
+        (weights * np.column_stack([tasks.cpu_milli / 1000, tasks.memory_mib, tasks.num_gpus])).sum(axis=1),
+        slurm.half_life_s)
     if not slurm.has_weights:
-        return Order(problem.priority.astype(float), queue, asks)
+        return Order(problem.priority.astype(float), queue, asks, fair)
     job = np.arange(len(queue)) if problem.job is None else np.unique(
         problem.job, return_inverse=True)[1].ravel()
     cpus = np.bincount(job, problem.tasks.cpu_milli)[job] / max(problem.cluster.cpu_milli.sum(), 1)
@@ -217,7 +278,7 @@ def order_of(problem: Problem, timed: TimedTasks, slurm: SlurmQueue) -> Order:
     most = max([1.0, *factor.values()])
     share = np.array([factor.get(name, 1.0) / most for name in names.tolist()])[queue]
     return Order(slurm.size_weight * (1 - size if slurm.favors_small else size)
-                 + slurm.partition_weight * share, queue, asks)
+                 + slurm.partition_weight * share, queue, asks, fair)
 
 
 @by_reference
@@ -236,6 +297,7 @@ class Planner(NamedTuple):
     will_have : (nodes,) nodes that have room when others have ended
     later : the world by then, for the nodes that are looked at
     came, num_came : (tasks,) and (1,) how many had come to wait before a job did, and have by now
+    priority : (tasks,) of those who wait, as it was worked out last
     """
 
     desk: Desk
@@ -253,6 +315,7 @@ class Planner(NamedTuple):
     later: World
     came: Integers
     num_came: Integers
+    priority: Floats
 
 
 def planner_of(desk: Desk, timed: TimedTasks, order: Order, schedule: Schedule,
@@ -260,12 +323,12 @@ def planner_of(desk: Desk, timed: TimedTasks, order: Order, schedule: Schedule,
     """A planner that knows nothing yet."""
     num_nodes = len(desk.world.gpu_model)
     num_asks = int(order.ask.max(initial=-1)) + 1
-    numbers = slurm._replace(partition_factor=(), unmodelled=())  # of one type, whatever a file says
+    numbers = slurm._replace(partition_factor=(), unmodelled=(), shares=(), billing=())  # of one type for all files
     return Planner(
         desk, timed, order, schedule, numbers, zero_s, np.full((num_asks, num_nodes), np.inf),
         np.full((num_asks, num_nodes), -1), np.full((num_asks, num_nodes), -1), np.zeros(num_nodes, np.int64),
         np.zeros(num_nodes, np.bool_), np.zeros(num_nodes, np.bool_), copied(desk.world),
-        np.zeros(len(order.ask), np.int64), np.zeros(1, np.int64))
+        np.zeros(len(order.ask), np.int64), np.zeros(1, np.int64), np.zeros(len(order.ask)))
 
 
 NOW = (-np.inf, -1)  # nobody has to end
@@ -514,31 +577,49 @@ def plan_start(plan: Planner, aside: list[tuple[float, float, int, bool]], job: 
 
 
 @njit(cache=True)
+def work_out(plan: Planner, job: int, now_s: float) -> None:
+    """Work out the priority of a job as it is now (`_get_priority_internal`)."""
+    pace = plan.slurm
+    fair = plan.order.fair
+    age_s = min(now_s - plan.timed.submit_s[job], pace.max_age_s)
+    own = plan.order.base[job] + pace.age_weight * age_s / pace.max_age_s
+    if fair.leaf[job] >= 0:
+        own += pace.fair_share_weight * fair.factor[fair.leaf[job]]
+    plan.priority[job] = np.floor(own)
+
+
+@njit(cache=True)
+def charge_running(plan: Planner, running: list[tuple[float, int]], until_s: float) -> None:
+    """Charge the users of those who run for what they have used."""
+    schedule = plan.schedule
+    for _, task in running:
+        charge(plan.order.fair, task, schedule.start_s[task], min(until_s, schedule.end_s[task]))
+
+
+@njit(cache=True)
 def rank_jobs(plan: Planner, waiting: list[int], now_s: float) -> None:
-    """Put those who wait in order of their priority now; of the same, in the order in which they came.
+    """Put those who wait in order of their priority; of the same, in the order in which they came.
 
     They are in the order of before, so few have to move.
     """
-    pace = plan.slurm
-    priority = np.zeros(len(waiting))
     for n in range(len(waiting)):
         job = waiting[n]
-        age_s = min(now_s - plan.timed.submit_s[job], pace.max_age_s)
-        own = np.floor(plan.order.base[job] + pace.age_weight * age_s / pace.max_age_s)
+        if plan.slurm.calc_period_s == 0:
+            work_out(plan, job, now_s)
+        own = plan.priority[job]
         at = n
-        while at > 0 and (priority[at - 1] < own or (
-                priority[at - 1] == own and plan.came[waiting[at - 1]] > plan.came[job])):
-            priority[at] = priority[at - 1]
+        while at > 0 and (plan.priority[waiting[at - 1]] < own or (
+                plan.priority[waiting[at - 1]] == own and plan.came[waiting[at - 1]] > plan.came[job])):
             waiting[at] = waiting[at - 1]
             at -= 1
-        priority[at] = own
         if at < n:
             waiting[at] = job
 
 
 @njit(cache=True)
-def join(plan: Planner, waiting: list[int], job: int) -> None:
+def join(plan: Planner, waiting: list[int], job: int, now_s: float) -> None:
     """Let a job wait."""
+    work_out(plan, job, now_s)
     plan.came[job] = plan.num_came[0]
     plan.num_came[0] += 1
     waiting.append(job)
@@ -729,6 +810,9 @@ def replay_slurm(kernels: Any, plan: Planner) -> list[tuple[int, int, int, float
     waiting = [0]
     waiting.clear()
     arrived = 0
+    period_s = plan.slurm.calc_period_s if plan.slurm.calc_period_s > 0 else np.inf
+    worked_out_s = 0.0
+    rank_users(plan.order.fair)
     look_s = 0.0
     pass_s = np.inf
     looked_s = -np.inf
@@ -739,9 +823,17 @@ def replay_slurm(kernels: Any, plan: Planner) -> list[tuple[int, int, int, float
             now_s = min(now_s, timed.closings.at_s[done])
         if arrived < len(timed.arrival):
             now_s = min(now_s, timed.submit_s[timed.arrival[arrived]])
+        while worked_out_s + period_s <= now_s:
+            worked_out_s += period_s
+            decay(plan.order.fair, period_s)
+            charge_running(plan, running, worked_out_s)
+            rank_users(plan.order.fair)
+            for job in waiting:
+                work_out(plan, job, worked_out_s)
         has_changed = False
         while ends[0][0] + plan.slurm.report_s <= now_s:
             _, task = heappop(ends)
+            charge(plan.order.fair, task, schedule.start_s[task], schedule.end_s[task])
             change(plan.desk, timed, task, schedule, -1, now_s)
             running.pop(place_in(running, (schedule.start_s[task] + timed.walltime_s[task], task)))
             forget_stopped(ends, schedule)
@@ -749,15 +841,16 @@ def replay_slurm(kernels: Any, plan: Planner) -> list[tuple[int, int, int, float
         nodes.clear()
         back.clear()
         while done < num_closings and timed.closings.at_s[done] <= now_s:
+            charge_running(plan, running, now_s)
             close_and_open(plan.desk, timed, done, now_s, nodes, back, lost, running, schedule)
             forget_stopped(ends, schedule)
             done += 1
             has_changed = True
         for job in back:
-            join(plan, waiting, job)
+            join(plan, waiting, job, now_s)
         while arrived < len(timed.arrival) and timed.submit_s[timed.arrival[arrived]] <= now_s:
             if not is_never[timed.arrival[arrived]]:
-                join(plan, waiting, timed.arrival[arrived])
+                join(plan, waiting, timed.arrival[arrived], now_s)
             arrived += 1
             has_changed = True
         if has_changed and pass_s == np.inf:
