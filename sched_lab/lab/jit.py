@@ -423,21 +423,24 @@ def njit(**options: Any) -> Callable[[F], F]:
     Numba's cache looks at the caller's own file only: after an edit of ``frag`` it would go on running the old
     ``frag`` inlined in a compiled caller of another module. Here the folder has a stamp of the file and all it imports. A
     function of a notebook is compiled afresh in every kernel, because its callees may be cells.
+
+    Nothing is checked for a division by zero: there is none, and numba compiles what functions of one error model call
+    once for all of them.
     """
     if not _can_compile():
         return lambda function: function
 
     def compiled(function: F) -> F:
         # it is called as the function is
-        return cast(F, Compiled(function, {"no_cfunc_wrapper": True} | options))
+        return cast(F, Compiled(function, {"no_cfunc_wrapper": True, "error_model": "numpy"} | options))
 
     return compiled
 
 
 @lru_cache(maxsize=256)
-def _compiled_for(function: Any, types: tuple[Any, ...], error_model: str) -> Any:
+def _compiled_for(function: Any, types: tuple[Any, ...]) -> Any:
     """One function compiled for one list of argument types, and closed to others: numba then takes it as a value."""
-    return _compiled(function, {"error_model": error_model}, "as a value", types)
+    return _compiled(function, {"error_model": "numpy"}, "as a value", types)
 
 
 def first_class(function: F, *arguments: Any) -> F:
@@ -453,8 +456,7 @@ def first_class(function: F, *arguments: Any) -> F:
 
     _refer()
     type_of: Any = numba.typeof
-    error_model = getattr(function, "targetoptions", {}).get("error_model", "python")
-    compiled: F = _compiled_for(python, tuple(map(type_of, arguments)), error_model)
+    compiled: F = _compiled_for(python, tuple(map(type_of, arguments)))
     return compiled
 
 

@@ -26,7 +26,7 @@ EPSILON = 1e-9
 PATIENCE = 5000
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True)
 def pivot(table: Floats, leaves: int, enters: int) -> None:
     """Let a row and a column of a simplex table change their parts."""
     pivot_entry = table[leaves, enters]
@@ -39,7 +39,7 @@ def pivot(table: Floats, leaves: int, enters: int) -> None:
     table[leaves, enters] = 1 / pivot_entry
 
 # %% ../../nbs/24c_bid.ipynb #24c-007
-@njit(cache=True, error_model="numpy")
+@njit(cache=True)
 def entering(table: Floats, column_of: Integers, is_careful: bool) -> int:
     """Column that gains most; if careful, the first variable that gains; -1 if none does."""
     best = -1
@@ -55,7 +55,7 @@ def entering(table: Floats, column_of: Integers, is_careful: bool) -> int:
     return best
 
 # %% ../../nbs/24c_bid.ipynb #24c-007x1
-@njit(cache=True, error_model="numpy")
+@njit(cache=True)
 def leaving(table: Floats, row_of: Integers, enters: int) -> int:
     """Row that is used up first, of equals the first variable; -1 if none ever is."""
     best = -1
@@ -69,7 +69,7 @@ def leaving(table: Floats, row_of: Integers, enters: int) -> int:
     return best
 
 # %% ../../nbs/24c_bid.ipynb #24c-008
-@njit(cache=True, error_model="numpy")
+@njit(cache=True)
 def dual_prices(matrix: Floats, limit: Floats, gain: Floats) -> tuple[Floats, Floats]:
     """Maximise gain x subject to matrix x <= limit and x >= 0; limits are 0 or more.
 
@@ -116,7 +116,7 @@ ROWS = ("GPU", "idle GPUs", "GPUs more than half free", "vCPU", "idle pairs", "i
 GROUPS = (2, 4, 8)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True)
 def needs_of(cpu_milli: float, gpu_milli: int, num_gpus: int, need: Floats) -> None:
     """Write what a task of a class takes from each of `ROWS`."""
     is_whole = gpu_milli == WHOLE_GPU_MILLI
@@ -128,7 +128,7 @@ def needs_of(cpu_milli: float, gpu_milli: int, num_gpus: int, need: Floats) -> N
         need[4 + n] = is_whole and num_gpus >= GROUPS[n]
 
 # %% ../../nbs/24c_bid.ipynb #24c-015
-@njit(cache=True, error_model="numpy")
+@njit(cache=True)
 def room_of(world: World) -> Floats:
     """What the nodes of each type have left of each of `ROWS`, (types, rows)."""
     type_of = world.bids.type_of
@@ -148,7 +148,7 @@ def room_of(world: World) -> Floats:
     return room
 
 # %% ../../nbs/24c_bid.ipynb #24c-019
-@njit(cache=True, error_model="numpy")
+@njit(cache=True)
 def admitted_types(world: World) -> Truths:
     """Whether a class of the target workload fits on an empty node of a type, (classes, types)."""
     target = world.target
@@ -161,7 +161,7 @@ def admitted_types(world: World) -> Truths:
     return fits
 
 # %% ../../nbs/24c_bid.ipynb #24c-019x1
-@njit(cache=True, error_model="numpy")
+@njit(cache=True)
 def request_of(gpu_milli: int, num_gpus: int) -> int:
     """Kind of a GPU request: 0 none, 1 up to half a GPU, 2 more than half, 2 + n for n GPUs."""
     if num_gpus == 0:
@@ -171,7 +171,7 @@ def request_of(gpu_milli: int, num_gpus: int) -> int:
     return 1 + (2 * gpu_milli > WHOLE_GPU_MILLI)
 
 # %% ../../nbs/24c_bid.ipynb #24c-020
-@njit(cache=True, error_model="numpy")
+@njit(cache=True)
 def group_classes(world: World, fits: Truths) -> tuple[Integers, Integers]:
     """Put classes of one kind of request that fit on the same types together.
 
@@ -197,7 +197,7 @@ def group_classes(world: World, fits: Truths) -> tuple[Integers, Integers]:
     return group_of, first[:num_groups].copy()
 
 # %% ../../nbs/24c_bid.ipynb #24c-021
-@njit(cache=True, error_model="numpy")
+@njit(cache=True)
 def total_of(amounts: Floats) -> float:
     """Sum from the first to the last, compiled or not; NumPy has an order of its own."""
     total = 0.0
@@ -206,7 +206,7 @@ def total_of(amounts: Floats) -> float:
     return total
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True)
 def usual_mix(world: World, group_of: Integers, num_groups: int) -> tuple[Floats, Floats]:
     """What the mean task of a group needs, and how many come for a GPU that is asked for.
 
@@ -232,7 +232,7 @@ def usual_mix(world: World, group_of: Integers, num_groups: int) -> tuple[Floats
     return needs, count / gpus
 
 # %% ../../nbs/24c_bid.ipynb #24c-022
-@njit(cache=True, error_model="numpy")
+@njit(cache=True)
 def program_of(needs: Floats, fits: Truths) -> tuple[Floats, Floats]:
     """Columns of the linear program: one for each group on each type where it fits.
 
@@ -263,7 +263,7 @@ def program_of(needs: Floats, fits: Truths) -> tuple[Floats, Floats]:
 PRESSURES = (1.0, 1.05, 1.1)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True)
 def put_prices(world: World) -> None:
     """Write the prices of the cluster as it stands to `world.bids`, if a policy asks for them."""
     bids = world.bids
@@ -285,7 +285,7 @@ def put_prices(world: World) -> None:
 MOST_MILLIWATT = 1e9  # scores have 32 bits
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True)
 def cost_milliwatt(world: World, dual: Floats, task: int) -> Integers:
     """What the room for a task class is worth to others on each type of node, (types,).
 
@@ -311,7 +311,7 @@ HUNDREDTHS = 100
 MILLIONTHS = 10**6
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True)
 def best_contents(size: Integers, price: Integers) -> tuple[Integers, Floats]:
     """Most that the shares in a hole cost, and the content of an idle GPU that costs most.
 
@@ -377,7 +377,7 @@ def price_holes(world: World) -> Integers:
 
 
 # %% ../../nbs/24c_bid.ipynb #24c-032
-@njit(cache=True, error_model="numpy", inline="always")
+@njit(cache=True, inline="always")
 def bid_worth(world: World, node: int, cpu_left_milli: int, gpu_left_milli: Integers,
               question: int) -> int:
     """`worth_milliwatt` at the prices in the world of a stage (of the question), and the holes."""
@@ -389,7 +389,7 @@ def bid_worth(world: World, node: int, cpu_left_milli: int, gpu_left_milli: Inte
     return worth
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True)
 def _bid(stage: int, world: World, task: int, nodes: Integers, score: NDArray[np.int32],
          gpu_mask: Integers) -> None:
     """Rise of the worth, less the cost of the room, on each of `nodes`."""
@@ -400,21 +400,21 @@ def _bid(stage: int, world: World, task: int, nodes: Integers, score: NDArray[np
         score[node] -= cost[world.bids.type_of[node]]
 
 # %% ../../nbs/24c_bid.ipynb #24c-033
-@njit(cache=True, error_model="numpy")
+@njit(cache=True)
 def bid_early(world: World, task: int, nodes: Integers, score: NDArray[np.int32],
               gpu_mask: Integers) -> None:
     """Watts, room and bids while the cluster is less than half full."""
     _bid(0, world, task, nodes, score, gpu_mask)
 
 # %% ../../nbs/24c_bid.ipynb #24c-033x1
-@njit(cache=True, error_model="numpy")
+@njit(cache=True)
 def bid_middle(world: World, task: int, nodes: Integers, score: NDArray[np.int32],
                gpu_mask: Integers) -> None:
     """The same from one half on."""
     _bid(1, world, task, nodes, score, gpu_mask)
 
 # %% ../../nbs/24c_bid.ipynb #24c-033x2
-@njit(cache=True, error_model="numpy")
+@njit(cache=True)
 def bid_late(world: World, task: int, nodes: Integers, score: NDArray[np.int32],
              gpu_mask: Integers) -> None:
     """The same from four fifths on."""
@@ -478,14 +478,14 @@ BID = Stages(
 STEP = 0.01
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True)
 def count_placed(world: World, task: int) -> None:
     """Count a task that has been placed."""
     demand = world.demand
     world.bids.placed_milli[0] += demand.gpu_milli[task] * demand.num_gpus[task]
 
 # %% ../../nbs/24c_bid.ipynb #24c-042x1
-@njit(cache=True, error_model="numpy")
+@njit(cache=True)
 def is_due(world: World) -> bool:
     """Whether the policy asks for prices, and so much has been placed that they are old."""
     bids = world.bids
@@ -493,7 +493,7 @@ def is_due(world: World) -> bool:
     return bool(bids.served_w[0] > 0 and bids.placed_milli[0] >= STEP * all_milli)
 
 # %% ../../nbs/24c_bid.ipynb #24c-042x2
-@njit(cache=True, error_model="numpy")
+@njit(cache=True)
 def pricing(world: World, task: int, nodes: Integers, score: NDArray[np.int32],
             gpu_mask: Integers) -> None:
     """`put_prices` in the form of a kernel, so that an engine can be handed it."""

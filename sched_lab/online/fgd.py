@@ -97,7 +97,7 @@ def fgd_score(target: Target, model: int, cpu_left_milli: int, gpu_left_milli: I
     return best, gpu_mask
 
 # %% ../../nbs/22_fgd.ipynb #22-021
-@njit(cache=True, error_model="numpy")
+@njit(cache=True)
 def levels(cpu_steps: Integers, cpu_left_milli: int, cpu_milli: int) -> tuple[int, int]:
     """`cpu_level` before and after a task that takes `cpu_milli`."""
     now = 0
@@ -108,7 +108,7 @@ def levels(cpu_steps: Integers, cpu_left_milli: int, cpu_milli: int) -> tuple[in
     return now, then
 
 # %% ../../nbs/22_fgd.ipynb #22-021b
-@njit(cache=True, error_model="numpy")
+@njit(cache=True)
 def count_idle(gpu_left_milli: Integers, node: int, num_gpus: int) -> tuple[int, int]:
     """Number of idle GPUs of a node, and the first of them, as many as asked for, as bits."""
     num_idle = 0
@@ -120,7 +120,7 @@ def count_idle(gpu_left_milli: Integers, node: int, num_gpus: int) -> tuple[int,
     return num_idle, gpu_mask
 
 # %% ../../nbs/22_fgd.ipynb #22-021a
-@njit(cache=True, error_model="numpy")
+@njit(cache=True)
 def fgd(world: World, task: int, nodes: Integers, score: NDArray[np.int32],
         gpu_mask: Integers) -> None:
     """FGD for the engine: `fgd_score` of one task class on each of `nodes`."""
@@ -166,7 +166,7 @@ def fgd(world: World, task: int, nodes: Integers, score: NDArray[np.int32],
         score[node] = best
 
 # %% ../../nbs/22_fgd.ipynb #22-025
-@njit(cache=True, error_model="numpy", inline="always")
+@njit(cache=True, inline="always")
 def fragmented_milli(world: World, node: int, cpu_left_milli: int, gpu_left_milli: Integers,
                      question: int) -> float:
     """Fragmentation of a node in the authors' arithmetic."""
@@ -174,13 +174,13 @@ def fragmented_milli(world: World, node: int, cpu_left_milli: int, gpu_left_mill
                                          gpu_left_milli)
 
 
-@njit(cache=True, error_model="numpy", inline="always")
+@njit(cache=True, inline="always")
 def points_of(before_milli: float, after_milli: float) -> int:
     """FGD's points for a change of fragmentation."""
     return fgd_points((before_milli - after_milli) / WHOLE_GPU_MILLI)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True)
 def fgd_reference(world: World, task: int, nodes: Integers, score: NDArray[np.int32],
                   gpu_mask: Integers) -> None:
     """FGD as the authors' code computes it: place, apply the definition, take back."""

@@ -130,7 +130,7 @@ def outlook_milliwatt(power: Power, target: Target, price: tuple[float, float], 
             - gpu_power_milliwatt(power, node, gpu_left_milli))
 
 # %% ../../nbs/24_foresight.ipynb #24-025
-@njit(cache=True, error_model="numpy", inline="always")
+@njit(cache=True, inline="always")
 def outlook(world: World, node: int, cpu_left_milli: int, gpu_left_milli: Integers,
             question: int = OUTLOOK) -> int:
     """`outlook_milliwatt` as a worth (`keep_best`)."""
@@ -139,7 +139,7 @@ def outlook(world: World, node: int, cpu_left_milli: int, gpu_left_milli: Intege
                              cpu_left_milli, gpu_left_milli)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True)
 def pwr_target(world: World, task: int, nodes: Integers, score: NDArray[np.int32],
                gpu_mask: Integers) -> None:
     """PWR with the target workload: milliwatts saved now and, on average, by the next task."""

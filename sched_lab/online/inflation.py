@@ -26,7 +26,7 @@ from .model import (CONDITIONS, GPU_MODEL, MEMORY, ONE_AT_RANDOM, RESOURCES,
                                     check_placements, conditions_in, count_limit, gpu_indices,
                                     is_feasible, lacking_at, stage_starts, with_limits, with_memory,
                                     world_of, world_to_ask)
-from .score_index import (MOST_MIB, NOWHERE, Groups, Index, empty_index, fast,
+from .score_index import (MOST_MIB, NOWHERE, Groups, Index, empty_index,
                                           first_highest, first_member, is_sum, note_change,
                                           price_anew, refresh, row_of)
 from ..power import cpu_power_milliwatt, gpu_power_milliwatt
@@ -162,7 +162,7 @@ def rescore(kernels: Any, weights: Integers, world: World, memory: Memory, task:
     return row
 
 # %% ../../nbs/26_inflation.ipynb #26-023
-@fast
+@njit(cache=True)
 def add_points(total: Integers, score: NDArray[np.int32], can_host: Truths, weight: int,
                normalise: int) -> None:
     """Add one score to the total of each feasible node.
@@ -238,7 +238,7 @@ def choose(memory: Memory, row: int, has_memory: Truths, weights: Integers, norm
     return chosen
 
 # %% ../../nbs/26_inflation.ipynb #26-032
-@fast
+@njit(cache=True)
 def place(world: World, task: int, memory_mib: int, node: int, gpu_mask: int) -> None:
     """Take what the task asks for from the state of a node.
 
@@ -267,7 +267,7 @@ CURVE = ("cpu_w", "gpu_w", "used_gpu_milli", "arrived_gpu_milli", "frag_milli", 
 CPU_W, GPU_W, USED, ARRIVED, FRAG, FAILED = range(len(CURVE))
 
 
-@njit(cache=True, error_model="numpy", inline="always")
+@njit(cache=True, inline="always")
 def node_share(world: World, node: int, is_exact: bool) -> tuple[float, float, float]:
     """What one node adds to the cluster's milliwatts and fragmentation.
 
@@ -343,7 +343,7 @@ class Books(NamedTuple):
     trail: Trail
 
 
-@njit(cache=True, error_model="numpy", inline="always")
+@njit(cache=True, inline="always")
 def count_again(books: Books, world: World, node: int, is_exact: bool) -> None:
     """Count a node whose state has changed, in place of what it contributed before."""
     cpu, gpu, frag = node_share(world, node, is_exact)
@@ -360,7 +360,7 @@ def count_again(books: Books, world: World, node: int, is_exact: bool) -> None:
     share[node, 2] = frag
 
 
-@njit(cache=True, error_model="numpy", inline="always")
+@njit(cache=True, inline="always")
 def open_books(world: World, is_exact: bool, trail: Trail) -> Books:
     """Books of a cluster without tasks."""
     books = Books(np.zeros(len(CURVE)), np.zeros(len(RESOURCES), np.int64),
@@ -370,7 +370,7 @@ def open_books(world: World, is_exact: bool, trail: Trail) -> Books:
     return books
 
 # %% ../../nbs/26_inflation.ipynb #26-039a1
-@njit(cache=True, error_model="numpy", inline="always")
+@njit(cache=True, inline="always")
 def enter(books: Books, world: World, arriving: ArrivingTasks, arrival: int, node: int,
           gpu_mask: int, is_exact: bool) -> None:
     """Place an arriving task on a node, or let it fail if that is -1, and write it down.
@@ -406,7 +406,7 @@ def enter(books: Books, world: World, arriving: ArrivingTasks, arrival: int, nod
         trail.curve[arrival, column] = now[column]
 
 
-@fast
+@njit(cache=True)
 def stage_now(weighing: StagedWeights, stage: int, in_use: Integers) -> int:
     """Stage of a policy that holds once so much is in use, if `stage` held before."""
     starts = weighing.starts
@@ -444,7 +444,7 @@ def decide(kernels: Any, weighing: StagedWeights, stage: int, world: World, memo
     return node, draw_gpus(marked, world.demand.num_gpus[task], die >> 31)
 
 # %% ../../nbs/26_inflation.ipynb #26-039b
-@fast
+@njit(cache=True)
 def price(prices: Any, world: World, memory: Memory | None, index: Index | None) -> None:
     """Compute prices, by the only entry of a tuple; forget the scores, or shift them."""
     if memory is not None and world.bids.served_w[0] > 0:
@@ -454,7 +454,7 @@ def price(prices: Any, world: World, memory: Memory | None, index: Index | None)
         price_anew(prices[0], world, index)
 
 # %% ../../nbs/26_inflation.ipynb #26-039d
-@fast
+@njit(cache=True)
 def draw_node(index: Index, row: int, memory_left_mib: Integers, memory_mib: int, die: int) -> int:
     """Feasible node with enough memory, drawn with a large random number; -1 if there is none."""
     num_feasible = 0
@@ -490,7 +490,7 @@ class Candidates(NamedTuple):
     memory_mib: int
 
 
-@fast
+@njit(cache=True)
 def is_there(candidates: Candidates, group: int) -> bool:
     """Whether a group has a node with enough memory; the first one is written down."""
     first = candidates.first
@@ -501,7 +501,7 @@ def is_there(candidates: Candidates, group: int) -> bool:
     return bool(first[group] >= 0)
 
 # %% ../../nbs/26_inflation.ipynb #26-039d2
-@fast
+@njit(cache=True)
 def settle_ends(candidates: Candidates, score: NDArray[np.int32]) -> None:
     """Rule out groups until one with the lowest score and one with the highest are surely there."""
     can_host = candidates.can_host
@@ -516,7 +516,7 @@ def settle_ends(candidates: Candidates, score: NDArray[np.int32]) -> None:
         is_settled = low < 0 or (is_there(candidates, low) and is_there(candidates, high))
 
 
-@fast
+@njit(cache=True)
 def largest_total(candidates: Candidates, total: Integers) -> tuple[int, int]:
     """First node of the groups with the largest total, -1 if there is none, and the total."""
     can_host = candidates.can_host
@@ -537,7 +537,7 @@ def largest_total(candidates: Candidates, total: Integers) -> tuple[int, int]:
     return best, most
 
 # %% ../../nbs/26_inflation.ipynb #26-039e
-@fast
+@njit(cache=True)
 def best_sum(index: Index, groups: Groups, row: int, memory_left_mib: Integers, memory_mib: int,
              weighing: StagedWeights, stage: int, die: int) -> int:
     """First node with the largest weighted sum of points, -1 if none can take the task.
@@ -574,7 +574,7 @@ def best_sum(index: Index, groups: Groups, row: int, memory_left_mib: Integers, 
     return best
 
 # %% ../../nbs/26_inflation.ipynb #26-039f
-@fast
+@njit(cache=True)
 def best_node(index: Index, groups: Groups | None, row: int, memory_left_mib: Integers,
               memory_mib: int, weighing: StagedWeights, stage: int, die: int) -> int:
     """First node with the largest weighted sum of points: `choose`, by an index.
@@ -593,7 +593,7 @@ def best_node(index: Index, groups: Groups | None, row: int, memory_left_mib: In
     return first_highest(index.value[row], row_of(index.best, row), memory_left_mib, memory_mib)
 
 # %% ../../nbs/26_inflation.ipynb #26-039g
-@njit(cache=True, error_model="numpy", inline="always")
+@njit(cache=True, inline="always")
 def decide_by_index(kernels: Any, weighing: StagedWeights, stage: int, world: World, index: Index,
                     arriving: ArrivingTasks, arrival: int) -> tuple[int, int]:
     """Decide as `decide` does; (-1, -1) if the index has too little room for this policy.
@@ -620,7 +620,7 @@ def decide_by_index(kernels: Any, weighing: StagedWeights, stage: int, world: Wo
     return node, draw_gpus(index.gpu_mask[part, node], world.demand.num_gpus[task], die >> 31)
 
 # %% ../../nbs/26_inflation.ipynb #26-039h
-@fast
+@njit(cache=True)
 def replay(kernels: Any, prices: Any, weighing: StagedWeights, world: World,
            memory: Memory | None, index: Index | None, arriving: ArrivingTasks, is_exact: bool,
            trail: Trail) -> bool:

@@ -51,7 +51,7 @@ def note_usual(world: World) -> None:
         notes[5] = ratio[1]
 
 # %% ../../nbs/24a_joint.ipynb #24a-011p
-@njit(cache=True, error_model="numpy", inline="always")
+@njit(cache=True, inline="always")
 def worth_milliwatt(world: World, lost_w: tuple[int, int], node: int, cpu_left_milli: int,
                     gpu_left_milli: Integers) -> int:
     """What a node as it stands is worth: its outlook, less fragments and stranded GPU.
@@ -79,7 +79,7 @@ LATE = (1000, 1000)
 LOST_W = (EARLY, MIDDLE, LATE)
 
 
-@njit(cache=True, error_model="numpy", inline="always")
+@njit(cache=True, inline="always")
 def joint_worth(world: World, node: int, cpu_left_milli: int, gpu_left_milli: Integers,
                 question: int) -> int:
     """`worth_milliwatt` at the prices of a stage: that of the question (`keep_best`)."""
@@ -87,7 +87,7 @@ def joint_worth(world: World, node: int, cpu_left_milli: int, gpu_left_milli: In
                            gpu_left_milli)
 
 # %% ../../nbs/24a_joint.ipynb #24a-016p
-@njit(cache=True, error_model="numpy")
+@njit(cache=True)
 def joint_early(world: World, task: int, nodes: Integers, score: NDArray[np.int32],
                 gpu_mask: Integers) -> None:
     """Watts first: while there is room."""
@@ -95,7 +95,7 @@ def joint_early(world: World, task: int, nodes: Integers, score: NDArray[np.int3
     keep_best(joint_worth, rise, JOINT_WORTH, world, task, nodes, score, gpu_mask)
 
 # %% ../../nbs/24a_joint.ipynb #24a-016q
-@njit(cache=True, error_model="numpy")
+@njit(cache=True)
 def joint_middle(world: World, task: int, nodes: Integers, score: NDArray[np.int32],
                  gpu_mask: Integers) -> None:
     """Watts first, with an eye on CPU: when half of the cluster is in use."""
@@ -103,7 +103,7 @@ def joint_middle(world: World, task: int, nodes: Integers, score: NDArray[np.int
     keep_best(joint_worth, rise, JOINT_WORTH + 1, world, task, nodes, score, gpu_mask)
 
 # %% ../../nbs/24a_joint.ipynb #24a-016r
-@njit(cache=True, error_model="numpy")
+@njit(cache=True)
 def joint_late(world: World, task: int, nodes: Integers, score: NDArray[np.int32],
                gpu_mask: Integers) -> None:
     """Room first: when the cluster fills."""

@@ -357,7 +357,7 @@ def world_of(cluster: Cluster, classes: TaskClasses, target: TaskClasses, power:
                  no_bids(gpu_model, power.num_gpus), no_stays(*state.gpu_left_milli.shape))
 
 # %% ../../nbs/20_online_model.ipynb #20-020k
-@njit(cache=True, error_model="numpy")
+@njit(cache=True)
 def slot_of_state(key: Integers, asked: Integers, topic: int, cpu_left_milli: int,
                   gpu_left_milli: Integers, row: int) -> int:
     """Slot of a state in the hash table; a free one if nothing is known of it.
@@ -399,7 +399,7 @@ def slot_of_state(key: Integers, asked: Integers, topic: int, cpu_left_milli: in
     return slot
 
 # %% ../../nbs/20_online_model.ipynb #20-020m
-@njit(cache=True, error_model="numpy")
+@njit(cache=True)
 def learn(known: Known, slot: int, value: float) -> None:
     """Write the answer for the state asked for last into its slot; forget all at half full."""
     key = known.key
@@ -781,7 +781,7 @@ def is_share(gpu_milli: int) -> bool:
     return 0 < gpu_milli < WHOLE_GPU_MILLI
 
 # %% ../../nbs/20_online_model.ipynb #20-029k
-@njit(cache=True, error_model="numpy")
+@njit(cache=True)
 def try_gpus(gpu_left_milli: Integers, node: int, gpu_milli: int, num_gpus: int, left: Integers,
              gpu_mask: Integers) -> int:
     """Write what a task might leave on the GPUs of a node; return the number of rows.
@@ -813,13 +813,13 @@ def try_gpus(gpu_left_milli: Integers, node: int, gpu_milli: int, num_gpus: int,
     return num_rows
 
 # %% ../../nbs/20_online_model.ipynb #20-030p
-@njit(cache=True, error_model="numpy", inline="always")
+@njit(cache=True, inline="always")
 def rise(before: float, after: float) -> float:
     """What a worth gains: exact for whole numbers below 2**53."""
     return after - before
 
 
-@njit(cache=True, error_model="numpy", inline="always")
+@njit(cache=True, inline="always")
 def keep_best(worth: Any, gain: Any, question: int, world: World, task: int, nodes: Integers,
               score: NDArray[np.int32], gpu_mask: Integers) -> None:
     """Place a task, look what the node is then worth, take back; keep the GPUs that gain most.

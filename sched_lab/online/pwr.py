@@ -56,7 +56,7 @@ def pwr_score(power: Power, node: int, cpu_left_milli: int, gpu_left_milli: Inte
     return best, gpu_mask
 
 # %% ../../nbs/23_pwr.ipynb #23-013
-@njit(cache=True, error_model="numpy")
+@njit(cache=True)
 def cpu_saving(load_permille: Integers, is_package: bool, watts: tuple[int, int], cores: int,
                capacity_milli: int, left_milli: int, cpu_milli: int) -> int:
     """Milliwatts that the CPUs of a node save, mostly below 0, when they take `cpu_milli`.
@@ -68,7 +68,7 @@ def cpu_saving(load_permille: Integers, is_package: bool, watts: tuple[int, int]
                                left_milli - cpu_milli)
 
 # %% ../../nbs/23_pwr.ipynb #23-013a
-@njit(cache=True, error_model="numpy")
+@njit(cache=True)
 def pwr(world: World, task: int, nodes: Integers, score: NDArray[np.int32],
         gpu_mask: Integers) -> None:
     """PWR for the engine: `pwr_score` of one task class on each of `nodes`."""

@@ -89,10 +89,7 @@ class Index(NamedTuple):
     groups: Any
 
 
-fast = njit(cache=True, error_model="numpy")  # no check for a division by zero: there is none
-
-
-@fast
+@njit(cache=True)
 def count_regions(num_places: int) -> int:
     """Regions among so many places, which come before the blocks."""
     return -(-num_places // (BLOCK + 1))
@@ -131,7 +128,7 @@ def empty_index(num_classes: int, num_nodes: int, num_scores: int, max_groups: i
                  np.zeros((num_scores, num_nodes), np.int64), best, groups)
 
 
-@fast
+@njit(cache=True)
 def note_change(index: Index, node: int) -> None:
     """Note that the state of a node has changed."""
     number = index.num_changes[0]
@@ -140,7 +137,7 @@ def note_change(index: Index, node: int) -> None:
     index.num_changes[0] = number + 1
 
 
-@fast
+@njit(cache=True)
 def list_stale(index: Index, row: int) -> int:
     """Write the nodes that changed since a row was last up to date to `stale`; return how many."""
     stale = index.stale
@@ -163,7 +160,7 @@ def list_stale(index: Index, row: int) -> int:
     return num_stale
 
 
-@fast
+@njit(cache=True)
 def keep_highest(below: NDArray[np.int32], start: int, highest: NDArray[np.int32], place: int,
                  before: int, now: int) -> None:
     """Keep the highest value of a place when one of its values changes.
@@ -185,13 +182,13 @@ def keep_highest(below: NDArray[np.int32], start: int, highest: NDArray[np.int32
         highest[place] = most
 
 
-@fast
+@njit(cache=True)
 def row_of(best: Best, row: int) -> Best:
     """(places,) each, of one task class (not to be called from Python)."""
     return Best(best.score[row], best.asked_mib[row], best.score_then[row])
 
 
-@fast
+@njit(cache=True)
 def keep_scores(value: NDArray[np.int32], best: Best, score: NDArray[np.int32],
                 memory_left_mib: Integers, stale: Integers, num_feasible: int) -> None:
     """Write down the scores of the stale nodes, and what follows for their blocks and regions.
@@ -223,7 +220,7 @@ def keep_scores(value: NDArray[np.int32], best: Best, score: NDArray[np.int32],
                 best.score_then[place] = now
 
 
-@fast
+@njit(cache=True)
 def best_place(best: Best, start: int, stop: int, memory_mib: int) -> tuple[int, int]:
     """First place that may have the best node with enough memory, and a score none is above there.
 
@@ -249,7 +246,7 @@ def best_place(best: Best, start: int, stop: int, memory_mib: int) -> tuple[int,
     return found, most
 
 
-@fast
+@njit(cache=True)
 def best_in_block(value: NDArray[np.int32], start: int, memory_left_mib: Integers,
                   memory_mib: int) -> tuple[int, int]:
     """First node with the highest score in a block among those with enough memory, and the score.
@@ -268,7 +265,7 @@ def best_in_block(value: NDArray[np.int32], start: int, memory_left_mib: Integer
     return found, most
 
 
-@fast
+@njit(cache=True)
 def first_highest(value: NDArray[np.int32], best: Best, memory_left_mib: Integers,
                   memory_mib: int) -> int:
     """First node with the highest score among those with enough memory, -1 if there is none.
@@ -298,7 +295,7 @@ def first_highest(value: NDArray[np.int32], best: Best, memory_left_mib: Integer
         best.score_then[place] = found
 
 
-@fast
+@njit(cache=True)
 def slot_of(slot: NDArray[np.int16], known: NDArray[np.int32], score: NDArray[np.int32],
             node: int, weights: Integers) -> int:
     """Place in the hash table of the group with the scores of a node; a free one if it is new.
@@ -325,7 +322,7 @@ def slot_of(slot: NDArray[np.int16], known: NDArray[np.int32], score: NDArray[np
     return place
 
 
-@fast
+@njit(cache=True)
 def join(room_mib: NDArray[np.int32], most_mib: NDArray[np.int32], group: int, node: int,
          memory_left_mib: int) -> None:
     """Note that a group has a node with so much memory.
@@ -345,7 +342,7 @@ def join(room_mib: NDArray[np.int32], most_mib: NDArray[np.int32], group: int, n
             most_mib[group] = max(most_mib[group], room)
 
 
-@fast
+@njit(cache=True)
 def keep_groups(index: Index, groups: Groups, row: int, weights: Integers,
                 memory_left_mib: Integers, num_stale: int, num_feasible: int) -> bool:
     """Move the stale nodes to the groups of their scores; false if there is no room for a new one.
@@ -382,7 +379,7 @@ def keep_groups(index: Index, groups: Groups, row: int, weights: Integers,
     return True
 
 
-@fast
+@njit(cache=True)
 def first_with_room(room_mib: NDArray[np.int32], start: int, stop: int,
                 memory_mib: int) -> tuple[int, int]:
     """First place that may have a node with enough memory; -1 if there is none. And the most room.
@@ -401,7 +398,7 @@ def first_with_room(room_mib: NDArray[np.int32], start: int, stop: int,
     return -1, most
 
 
-@fast
+@njit(cache=True)
 def first_in_block(value: NDArray[np.int32], start: int, group: int, memory_left_mib: Integers,
                    memory_mib: int) -> tuple[int, int]:
     """First node of a group in a block with enough memory; -1 if there is none. And the most room.
@@ -420,7 +417,7 @@ def first_in_block(value: NDArray[np.int32], start: int, group: int, memory_left
     return -1, most
 
 
-@fast
+@njit(cache=True)
 def first_member(value: NDArray[np.int32], room_mib: NDArray[np.int32],
                  most_mib: NDArray[np.int32], group: int, memory_left_mib: Integers,
                  memory_mib: int) -> int:
@@ -453,7 +450,7 @@ def first_member(value: NDArray[np.int32], room_mib: NDArray[np.int32],
     return -1
 
 
-@fast
+@njit(cache=True)
 def forget(index: Index, groups: Groups | None, row: int) -> None:
     """Empty a row of an index that has these groups."""
     best = index.best
@@ -468,7 +465,7 @@ def forget(index: Index, groups: Groups | None, row: int) -> None:
         groups.num[row] = 0
 
 
-@fast
+@njit(cache=True)
 def is_sum(weights: Integers) -> bool:
     """Whether several scores are added up."""
     num_weighted = 0
@@ -477,7 +474,7 @@ def is_sum(weights: Integers) -> bool:
     return num_weighted > 1
 
 
-@fast
+@njit(cache=True)
 def put_feasible_first(world: World, stale: Integers, task: int, num_stale: int) -> int:
     """Put the stale nodes that can hold a task class first; return how many can."""
     num_feasible = 0
@@ -490,7 +487,7 @@ def put_feasible_first(world: World, stale: Integers, task: int, num_stale: int)
     return num_feasible
 
 
-@fast
+@njit(cache=True)
 def keep(index: Index, groups: Groups | None, row: int, weights: Integers,
          memory_left_mib: Integers, num_stale: int, num_feasible: int, last: int) -> bool:
     """Write down what the kernels say; false if there is no room for a new group.
@@ -509,7 +506,7 @@ def keep(index: Index, groups: Groups | None, row: int, weights: Integers,
     return True
 
 
-@njit(cache=True, error_model="numpy", inline="always")
+@njit(cache=True, inline="always")
 def refresh(kernels: Any, weights: Integers, world: World, index: Index, task: int) -> int:
     """Bring the index up to date for a task class; return its row, -1 if there is no room.
 
@@ -538,7 +535,7 @@ def refresh(kernels: Any, weights: Integers, world: World, index: Index, task: i
     return -1
 
 
-@fast
+@njit(cache=True)
 def shift_scores(index: Index, world: World) -> None:
     """Bring all rows from the prices before the last change to those of now."""
     bids = world.bids
@@ -563,7 +560,7 @@ def shift_scores(index: Index, world: World) -> None:
         best.asked_mib[row] = MOST_MIB + 1
 
 
-@fast
+@njit(cache=True)
 def price_anew(prices: Any, world: World, index: Index) -> None:
     """Let a kernel compute prices, and bring the scores up to date with them."""
     prices(world, 0, index.stale[:0], index.score[0], index.gpu_mask[0])

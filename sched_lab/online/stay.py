@@ -18,7 +18,7 @@ from .model import World, is_share
 __all__ = []
 
 # %% ../../nbs/24e_stay.ipynb #24e-006
-@njit(cache=True, error_model="numpy", inline="always")
+@njit(cache=True, inline="always")
 def beyond(now_s: float, lasts_s: float, until_s: float, is_in_use: bool) -> float:
     """Share of a task's time in which a node or GPU would not be in use without it.
 
@@ -32,7 +32,7 @@ def beyond(now_s: float, lasts_s: float, until_s: float, is_in_use: bool) -> flo
     return max(0.0, now_s + lasts_s - max(now_s, until_s)) / max(lasts_s, 1.0)
 
 # %% ../../nbs/24e_stay.ipynb #24e-007
-@njit(cache=True, error_model="numpy")
+@njit(cache=True)
 def best_shared(world: World, task: int, node: int) -> tuple[float, int]:
     """GPUs that a share keeps in use longer on a node, 0 to 1, and which: of equals the fullest."""
     stays = world.stays
@@ -49,7 +49,7 @@ def best_shared(world: World, task: int, node: int) -> tuple[float, int]:
     return least, chosen
 
 # %% ../../nbs/24e_stay.ipynb #24e-008
-@njit(cache=True, error_model="numpy", inline="always")
+@njit(cache=True, inline="always")
 def free_gpus(world: World, node: int, num_gpus: int) -> tuple[int, int]:
     """Milli-GPU left on a node, and its first idle GPUs, as many as asked for, as bits."""
     left = world.state.gpu_left_milli
@@ -64,7 +64,7 @@ def free_gpus(world: World, node: int, num_gpus: int) -> tuple[int, int]:
     return free_milli, gpu_mask
 
 # %% ../../nbs/24e_stay.ipynb #24e-010
-@njit(cache=True, error_model="numpy")
+@njit(cache=True)
 def stay(world: World, task: int, nodes: Integers, score: NDArray[np.int32],
          gpu_mask: Integers) -> None:
     """`stay` for the engine: minus what is longer in use and what is left free, milli-GPU."""

@@ -118,6 +118,9 @@ def is_small(tables: ClusterTables, most: int = 500) -> bool:
     return len(tables.tasks) <= most
 
 
+MOST_REPLAYED = 150_000  # tasks, times nodes and 25 more: one replay takes about as long as its code to load
+
+
 Cluster = Annotated[Path, typer.Argument(metavar="CLUSTER", parser=folder_named,
                                          help="Folder that sched-lab read has written.")]
 FolderOrLive = Annotated[Path | None, typer.Argument(metavar="CLUSTER", parser=folder_named,
@@ -212,7 +215,7 @@ def explain_command(task: TaskName, cluster: FolderOrLive = None, policy: Policy
     has_started = tables.tasks["start_s"][tables.tasks["name"] == task].notna().any()
     is_past = has_started if at is None else at < latest_s(tables)
     power = power_of_files(hardware, gpu_power)
-    with interpreted(is_small(tables)):
+    with interpreted(is_small(tables) or len(tables.tasks) * (25 + len(tables.nodes)) <= MOST_REPLAYED):
         tables = as_in_the_past(tables) if is_past else tables
         problem = problem_of(tables)
         check_task(tables, problem, task)

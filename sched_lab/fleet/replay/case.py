@@ -39,7 +39,7 @@ from ...online.model import (
     with_memory,
 )
 from ...online.policies import policy_of
-from ...online.score_index import Best, Groups, Index, empty_index, note_change
+from ...online.score_index import MOST_MIB, Best, Groups, Index, empty_index, note_change
 from ...power import cpu_power_milliwatt, gpu_power_milliwatt
 from .meter import largest_memory_mib
 from .outages import NO_OUTAGES, Closings, closings_of
@@ -439,14 +439,18 @@ def in_use(empty: State, state: State) -> Integers:
                      empty.memory_left_mib.sum() - state.memory_left_mib.sum()])
 
 
+def has_sums(weighing: StagedWeights) -> bool:
+    """Whether several scores are added up in some stage."""
+    return bool((weighing.weights > 0).sum(axis=1).max() > 1)
+
+
 def desk_of(case: Case) -> Desk:
     """Everything that a policy needs to decide, nothing known yet."""
     world = case.world
     num_classes, num_nodes, num_scores = (len(world.demand.cpu_milli), len(world.gpu_model),
                                           len(case.policy.scores))
-    several = (case.weighing.weights > 0).sum(axis=1).max() > 1
     index = empty_index(num_classes * len(case.weighing.starts), num_nodes, num_scores,
-                        MAX_GROUPS if several else 1)
+                        MAX_GROUPS if has_sums(case.weighing) else 1)
     size = len(case.comes)
     is_capped = case.timed.cap_mw < np.inf
     return Desk(case.weighing, world, index, empty_memory(num_classes, num_nodes, num_scores),
@@ -466,53 +470,88 @@ def price_anew(scores: Any, desk: Desk) -> None:
         desk.memory.owner[:] = -1
 
 
-@njit(cache=True, inline="always")
-def index_of_stage(index: Index, stage: int, num_stages: int) -> Index:
-    """Rows of an index that belong to a stage."""
-    if num_stages == 1:
-        return index
+@njit(cache=True)
+def index_of_stage(index: Index, groups: Groups | None, stage: int, num_stages: int) -> Index:
+    """Rows of an index that belong to a stage, with these groups, of all stages."""
     size = len(index.owner) // num_stages
     start = stage * size
     end = start + size
     best = index.best
-    some = index.groups
+    own = None
+    if groups is not None:
+        own = Groups(groups.num[start:end], groups.slot[start:end], groups.score[start:end],
+                     groups.room_mib[start:end], groups.most_mib[start:end])
     return Index(index.owner[start:end], index.seen[start:end], index.value[start:end],
                  index.num_changes, index.changes, index.last_change, index.stale, index.score,
                  index.gpu_mask,
                  Best(best.score[start:end], best.asked_mib[start:end],
-                      best.score_then[start:end]),
-                 Groups(some.num[start:end], some.slot[start:end], some.score[start:end],
-                        some.room_mib[start:end], some.most_mib[start:end]))
+                      best.score_then[start:end]), own)
+
+
+@njit(cache=True)
+def decide_by_one(scores: Any, desk: Desk, timed: TimedTasks, task: int,
+                  now_s: float) -> tuple[int, int]:
+    """As `decide_at`, where one score decides and the index has room for every class."""
+    stage = stage_now(desk.weighing, 0, desk.in_use)
+    index = index_of_stage(desk.by_score, None, stage, len(desk.weighing.starts))
+    return decide_by_index(scores, desk.weighing, stage, desk.world, index, timed.asks, task)
+
+
+@njit(cache=True)
+def decide_by_looking(scores: Any, desk: Desk, timed: TimedTasks, task: int,
+                      now_s: float) -> tuple[int, int]:
+    """As `decide_at`, by a look at all nodes: for a class without room in the index, or a policy that looks ahead."""
+    stage = stage_now(desk.weighing, 0, desk.in_use)
+    if desk.looks_ahead:  # what was known a moment ago is not true any more
+        desk.world.stays.now_s[0] = now_s
+        desk.world.stays.lasts_s[0] = timed.expects_s[task]
+    if desk.looks_ahead or stage != desk.stage[0]:
+        desk.stage[0] = stage
+        desk.memory.owner[:] = -1
+    return decide(scores, desk.weighing, stage, desk.world, desk.memory, timed.asks, task)
 
 
 @njit(cache=True)
 def decide_at(scores: Any, desk: Desk, timed: TimedTasks, task: int,
               now_s: float) -> tuple[int, int]:
     """Node of a task, -1 if none has room at a moment, and its GPUs there, by a policy's scores."""
-    weighing = desk.weighing
-    asks = timed.asks
-    stage = stage_now(weighing, 0, desk.in_use)
-    kind = asks.task[task]
-    if desk.looks_ahead:  # what was known a moment ago is not true any more
-        desk.world.stays.now_s[0] = now_s
-        desk.world.stays.lasts_s[0] = timed.expects_s[task]
-        desk.memory.owner[:] = -1
-    elif not desk.is_plain[kind]:
-        index = index_of_stage(desk.by_score, stage, len(weighing.starts))
-        node, gpu_mask = decide_by_index(scores, weighing, stage, desk.world, index, asks, task)
+    kind = timed.asks.task[task]
+    if not (desk.looks_ahead or desk.is_plain[kind]):
+        stage = stage_now(desk.weighing, 0, desk.in_use)
+        index = index_of_stage(desk.by_score, desk.by_score.groups, stage, len(desk.weighing.starts))
+        node, gpu_mask = decide_by_index(scores, desk.weighing, stage, desk.world, index, timed.asks, task)
         if gpu_mask >= 0:
             return node, gpu_mask
         desk.is_plain[kind] = True
-    if stage != desk.stage[0]:
-        desk.stage[0] = stage
-        desk.memory.owner[:] = -1
-    return decide(scores, weighing, stage, desk.world, desk.memory, asks, task)
+    return decide_by_looking(scores, desk, timed, task, now_s)
+
+
+@njit(cache=True)
+def decide_within(scores: Any, desk: Desk, timed: TimedTasks, task: int,
+                  now_s: float) -> tuple[int, int]:
+    """As `decide_at`; -1 also if the watts under the cap would not do."""
+    node, gpu_mask = decide_at(scores, desk, timed, task, now_s)
+    if node >= 0:
+        rise_mw = rise_milliwatt(desk.world, timed.asks.task[task], node, gpu_mask)
+        if desk.drawn_mw.sum() + rise_mw > timed.cap_mw:
+            return -1, 0
+    return node, gpu_mask
 
 
 def kernels_of(case: Case, desk: Desk) -> tuple[tuple[Any], tuple[Any, ...]]:
-    """How the policy of a case decides, as a value, and its scores: an engine calls both, and holds the code of neither."""
+    """How the policy of a case decides, as a value, and its scores: an engine calls both, and holds the code of neither.
+
+    Only what this case needs is compiled: most have no cap, and one score that decides.
+    """
     scores = kernels_for(case.policy, case.world, desk.by_score)
-    return (first_class(decide_at, scores, desk, case.timed, 0, 0.0),), scores
+    decide_so = decide_at
+    if case.timed.cap_mw < np.inf:
+        decide_so = decide_within
+    elif case.policy.looks_ahead:
+        decide_so = decide_by_looking
+    elif not has_sums(case.weighing) and case.timed.asks.memory_mib.max(initial=0) <= MOST_MIB:
+        decide_so = decide_by_one
+    return (first_class(decide_so, scores, desk, case.timed, 0, 0.0),), scores
 
 
 @njit(cache=True, inline="always")
@@ -583,18 +622,6 @@ def rise_milliwatt(world: World, task: int, node: int, gpu_mask: int) -> int:
     return int(cpu_power_milliwatt(world.power, node, cpu_left_milli)
                + gpu_power_milliwatt(world.power, node, gpu_left_milli)
                - node_milliwatt(world, node))
-
-
-@njit(cache=True, inline="always")
-def decide_within(kernels: Any, desk: Desk, timed: TimedTasks, task: int,
-                  now_s: float) -> tuple[int, int]:
-    """As `decide_now`; -1 also if the watts under the cap would not do."""
-    node, gpu_mask = decide_now(kernels, desk, timed, task, now_s)
-    if timed.cap_mw < np.inf and node >= 0:
-        rise_mw = rise_milliwatt(desk.world, timed.asks.task[task], node, gpu_mask)
-        if desk.drawn_mw.sum() + rise_mw > timed.cap_mw:
-            return -1, 0
-    return node, gpu_mask
 
 
 @njit(cache=True)

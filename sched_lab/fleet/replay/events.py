@@ -27,7 +27,6 @@ from .case import (
     count_closing,
     cpu_left,
     decide_now,
-    decide_within,
     desk_of,
     first_gpus,
     expect_again,
@@ -114,7 +113,7 @@ def places_together(kernels: Any, desk: Desk, timed: TimedTasks, job: int, by_po
     part = job
     while part >= 0:
         if by_policy:
-            place = decide_within(kernels, desk, timed, part, now_s)
+            place = decide_now(kernels, desk, timed, part, now_s)
         else:
             place = first_place(desk.world, timed.asks, part)
         if place[0] < 0:
@@ -157,23 +156,27 @@ def begin_job(kernels: Any, desk: Desk, timed: TimedTasks, job: int, now_s: floa
 
 
 @njit(cache=True, inline="always")
-def serve(kernels: Any, desk: Desk, timed: TimedTasks, queue: Queue, heads: list[tuple[int, int]],
-          is_first_fit: bool, now_s: float, ends: list[tuple[float, int]], schedule: Schedule) -> None:
-    """Start who fits, in the order of the queue, until one does not; or every one (first-fit).
+def serve_in_order(kernels: Any, desk: Desk, timed: TimedTasks, heads: list[tuple[int, int]],
+                   now_s: float, ends: list[tuple[float, int]], schedule: Schedule) -> None:
+    """Start who fits, in the order of the queue, until one does not; parameters as `serve_every`."""
+    while len(heads) > 0 and begin_job(kernels, desk, timed, timed.task_at[heads[0][0]], now_s, ends, schedule):
+        heappop(heads)
+
+
+@njit(cache=True, inline="always")
+def serve_every(kernels: Any, desk: Desk, timed: TimedTasks, queue: Queue, heads: list[tuple[int, int]],
+                now_s: float, ends: list[tuple[float, int]], schedule: Schedule) -> None:
+    """Start every one who fits, in the order of the queue.
 
     Parameters
     ----------
-    kernels, desk, timed, queue, is_first_fit, schedule : as `replay_events`
-    heads : heap of (place, request) of those to try; for first-fit the first of each request
+    kernels, desk, timed, queue, schedule : as `replay_events`
+    heads : heap of (place, request) of those to try, the first of each request
     now_s, ends : as `begin`
     """
     while len(heads) > 0:
-        place, request = heads[0]
-        has_begun = begin_job(kernels, desk, timed, timed.task_at[place], now_s, ends, schedule)
-        if not has_begun and not is_first_fit:
-            return
-        heappop(heads)
-        if has_begun and is_first_fit:
+        place, request = heappop(heads)
+        if begin_job(kernels, desk, timed, timed.task_at[place], now_s, ends, schedule):
             queue.head[request] += 1
             if queue.head[request] < queue.tail[request]:
                 heappush(heads, (timed.place[timed.member[queue.head[request]]], request))
@@ -245,15 +248,16 @@ def forget_empty(queue: Queue, first: int) -> None:
 
 
 @njit(cache=True)
-def replay_events(kernels: Any, desk: Desk, timed: TimedTasks, queue: Queue, is_first_fit: bool,
+def replay_events(kernels: Any, desk: Desk, timed: TimedTasks, queue: Queue | None,
                   schedule: Schedule) -> list[tuple[int, int, int, float, float]]:
     """Replay event by event.
 
     Parameters
     ----------
     kernels, desk : the policy's scores; the cluster and what is known of it
-    timed, queue : the tasks; nobody waits yet
-    is_first_fit : whether others may start when the first one cannot
+    timed : the tasks
+    queue : those who wait, nobody yet, if others may start when the first one cannot (first-fit);
+        else None, and what it would need is not compiled
     schedule : those that run already; completed
 
     Returns
@@ -299,28 +303,29 @@ def replay_events(kernels: Any, desk: Desk, timed: TimedTasks, queue: Queue, is_
             is_blocked = False
         expect_again(desk, schedule, now_s)
         is_blocked &= len(nodes) == 0
-        # so many requests cannot fit unless something ends; under a cap any may
-        num_old = 0 if timed.cap_mw < np.inf else queue.num_active[0]
+        num_old = 0
+        if queue is not None:  # so many requests cannot fit unless something ends; under a cap any may
+            num_old = 0 if timed.cap_mw < np.inf else queue.num_active[0]
         for job in back:
-            if is_first_fit:
+            if queue is not None:
                 rejoin(timed, queue, job)
             else:
                 heappush(heads, (timed.place[job], timed.request[job]))
         while arrived < len(timed.arrival) and timed.submit_s[timed.arrival[arrived]] <= now_s:
             task = timed.arrival[arrived]
             arrived += 1
-            if is_first_fit:
+            if queue is not None:
                 join(timed, queue, task)
             else:
                 heappush(heads, (timed.place[task], timed.request[task]))
                 is_blocked &= heads[0][0] != timed.place[task]
-        if is_first_fit:
+        if queue is not None:
             heads = heads_to_try(desk, timed, queue, nodes, num_old)
-        if not is_blocked:
-            serve(kernels, desk, timed, queue, heads, is_first_fit, now_s, ends, schedule)
-            is_blocked = len(heads) > 0
-        if is_first_fit:
+            serve_every(kernels, desk, timed, queue, heads, now_s, ends, schedule)
             forget_empty(queue, num_old if len(nodes) == 0 else 0)
+        elif not is_blocked:
+            serve_in_order(kernels, desk, timed, heads, now_s, ends, schedule)
+            is_blocked = len(heads) > 0
     return lost
 
 
@@ -1111,7 +1116,7 @@ def simulate(case: Case, backfill: str, problem: Problem | None = None,
         else:
             first = np.flatnonzero(np.diff(timed.request[timed.member], prepend=-1))
             queue = Queue(first, first.copy(), np.zeros_like(first), np.zeros(1, np.int64))
-            lost = replay_events(kernels, desk, timed, queue, backfill == "first-fit", case.schedule)
+            lost = replay_events(kernels, desk, timed, queue if backfill == "first-fit" else None, case.schedule)
     return case.schedule._replace(lost=lost_of(lost))
 
 

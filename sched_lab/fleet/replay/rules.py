@@ -282,7 +282,7 @@ END, CLOSING, ARRIVAL, START = range(4)
 OVERTAKEN = -2
 NOTHING = -1
 LATE = -3
-NOWHERE, AT_ORDER, AT_NODES, AT_PROMISE = range(4)
+NOWHERE, AT_ORDER, AT_NODES = range(3)
 
 
 class Happenings(NamedTuple):
@@ -374,15 +374,16 @@ def promised_start(world: World, timed: TimedTasks, job: int, running: list[int]
 
 @njit(cache=True)
 def retrace(world: World, timed: TimedTasks, happenings: Happenings, schedule: Schedule,
-            looks: int) -> tuple[float, int, int]:
+            looks: int, promised_s: Floats | None) -> tuple[float, int, int]:
     """Go through a schedule, and look whether the head of the queue waits for no reason.
 
     Parameters
     ----------
     world, timed : the empty cluster, in the end in its last state; the tasks
     happenings, schedule : what happens, and who is where
-    looks : what is looked at: `NOWHERE`, whether the head is overtaken, or whether it also fits, or
-        whether it starts later than all that run would let it by their walltimes
+    looks : what is looked at: `NOWHERE`, whether the head is overtaken, or whether it also fits
+    promised_s : (1,) when all that run would let the head start by their walltimes, inf: then it is
+        looked whether it starts later instead; else None, and what it would need is not compiled
 
     Returns
     -------
@@ -396,7 +397,6 @@ def retrace(world: World, timed: TimedTasks, happenings: Happenings, schedule: S
     head = -1
     last = -1  # place of the last one in the queue that starts at this moment
     first = len(timed.task_at)  # place of the first one that comes at this moment
-    promise_s = np.inf
     running = [0]
     running.clear()
     closed = 0
@@ -421,18 +421,19 @@ def retrace(world: World, timed: TimedTasks, happenings: Happenings, schedule: S
         elif happenings.what[n] == END:
             hold(world, timed, task, schedule, -1)
             nodes.append(schedule.node[task])
-            if looks == AT_PROMISE:
+            if promised_s is not None:
                 running.remove(task)
         else:
             last = max(last, timed.place[task])
             if schedule.end_s[task] > now_s:
                 hold(world, timed, task, schedule, 1)
-                if looks == AT_PROMISE:
+                if promised_s is not None:
                     running.append(task)
         is_over = n + 1 == len(happenings.task) or happenings.time_s[n + 1] > now_s
         while len(waiting) > 0 and is_over and schedule.start_s[timed.task_at[waiting[0]]] <= now_s:
-            if waiting[0] == head and first > head and now_s > promise_s and not has_failed:
-                return now_s, timed.task_at[head], LATE
+            if promised_s is not None:
+                if waiting[0] == head and first > head and now_s > promised_s[0] and not has_failed:
+                    return now_s, timed.task_at[head], LATE
             heappop(waiting)
         if looks != NOWHERE and is_over and len(waiting) > 0:
             task = timed.task_at[waiting[0]]
@@ -441,12 +442,12 @@ def retrace(world: World, timed: TimedTasks, happenings: Happenings, schedule: S
             if looks == AT_NODES:
                 node = node_of_job(world, timed, task, every if is_new else nodes)
             head = waiting[0]
-            if looks == AT_PROMISE:
+            if promised_s is not None:
                 if is_new or first < head or has_failed:
-                    promise_s = np.inf
+                    promised_s[0] = np.inf
                     if timed.walltime_s[task] > 0:  # who asks for no time can have none set aside
-                        promise_s = promised_start(world, timed, task, running, schedule, now_s, closed, num_closed)
-                if now_s >= promise_s:
+                        promised_s[0] = promised_start(world, timed, task, running, schedule, now_s, closed, num_closed)
+                if now_s >= promised_s[0]:
                     return now_s, task, LATE
                 continue
             if head < last or node != NOTHING:
@@ -465,8 +466,9 @@ def queue_violations(problem: Problem, case: Case, backfill: str) -> Iterator[st
     task_name, node_name = problem.tasks.name, problem.cluster.name
     world, timed, schedule = case.world, case.timed, case.schedule
     is_capped = timed.cap_mw < np.inf
-    looks = {"none": AT_ORDER if is_capped else AT_NODES, "easy": AT_PROMISE}.get(backfill, NOWHERE)
-    moment_s, task, node = retrace(world, timed, happenings_of(case), schedule, looks)
+    looks = {"none": AT_ORDER if is_capped else AT_NODES, "easy": AT_ORDER}.get(backfill, NOWHERE)
+    moment_s, task, node = retrace(world, timed, happenings_of(case), schedule, looks,
+                                   np.full(1, np.inf) if backfill == "easy" else None)
     if node == OVERTAKEN:
         yield f"queue: task {task_name[task]} waits at {moment_s} s, and one behind it starts"
     elif node == LATE:
@@ -544,7 +546,7 @@ def faults(problem: Problem, schedule: Schedule, backfill: str | None, at_s: flo
     in_line = replace(problem, submit_s=submit_s[task])  # who was stopped has its old place
     case = case_of(in_line, "fgd", 0, at_s, no_watts if cap_w is None else power, cap_w)
     again_s = np.where(problem.submit_s > submit_s[task], problem.submit_s, case.timed.submit_s)
-    idle_mw = node_milliwatts(case.empty)
+    idle_mw = np.zeros(0, np.int64) if cap_w is None else node_milliwatts(case.empty)
     case = replace(case, schedule=schedule, world=case.empty, timed=case.timed._replace(submit_s=again_s))
     if backfill is not None:
         yield from queue_violations(problem, case, backfill)
