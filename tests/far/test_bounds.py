@@ -1,5 +1,6 @@
 """No schedule beats the bounds of chapter 55, and its optima are those of another program."""
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +14,8 @@ from sched_lab.far.bounds import (
 )
 from sched_lab.far.mig import mig_of, without_reconfiguration
 from sched_lab.far.refine import far
+from sched_lab.far.repartition import schedule_of
+from sched_lab.lab.jit import interpreted
 from sched_lab.traces import find_reference
 from tests.far.cases import any_times, mixed_times
 
@@ -48,6 +51,21 @@ def test_exhausted_budget_leaves_a_valid_bound_and_a_plan_no_worse_than_far(find
     for max_visits in (0, 1000, 100_000):  # the tables alone take more than 100,000 splits
         cut = find(mig, times_s, max_visits=max_visits)
         assert not cut.is_proved and cut.bound_s <= full.makespan_s <= cut.makespan_s <= far_s
+
+
+@pytest.mark.parametrize(("model", "num_tasks", "cases"), [("A30", 4, 60), ("A100", 3, 20)])
+def test_search_finds_the_same_optimum_from_a_poor_plan(monkeypatch, model, num_tasks, cases):
+    mig = mig_of(model)
+    rng = np.random.default_rng(3)
+    with interpreted(True):
+        for _ in range(cases):
+            times_s = np.minimum(any_times(rng, mig, num_tasks), 300) * rng.choice([0.01, 0.03, 0.1, 1.0])
+            found = optimum_with_reconfiguration(mig, times_s)
+            poor = schedule_of(mig, times_s, np.full(num_tasks, np.argmin(mig.tree.span)))
+            with monkeypatch.context() as patched:
+                patched.setattr("sched_lab.far.bounds.far", lambda *_, poor=poor: SimpleNamespace(schedule=poor))
+                again = optimum_with_reconfiguration(mig, times_s)
+            assert again.is_proved and again.makespan_s <= found.makespan_s * SLACK
 
 
 def test_search_that_was_cut_short_never_claims_a_proof():
