@@ -24,7 +24,9 @@ from sched_lab.online.model import PowerSettings
 from .coverage import DAYS, LOADS, REPEATS, REPLAYS, coverage
 from .headlines import HEADLINES, ROBUST
 from .months import DAY_S, MONTH_S, OPENB, busy_month, openb
+from .muri_claims import MURI_CLAIMS
 from .online import PAPER
+from .opponents import OPPONENTS
 from .reproduction import Claim, Experiment, Workplace
 from .yardstick import YARDSTICKS
 
@@ -172,6 +174,6 @@ EXPERIMENTS: dict[str, Experiment] = {one.name: one for one in (
     Experiment("others", "the traces of 2025 and 2026, under policies that need no watts",
                ("fleet/others.csv",), 1.0, {"policies": BLIND}, others,
                needs=tuple(name for files in OTHERS.values() for name in files[:2] if name)))}
-EXPERIMENTS |= ROBUST | YARDSTICKS
-CLAIMS: tuple[Claim, ...] = HEADLINES
+EXPERIMENTS |= ROBUST | YARDSTICKS | OPPONENTS
+CLAIMS: tuple[Claim, ...] = (*HEADLINES, *MURI_CLAIMS)
 FIGURES: dict[str, Callable[..., alt.TopLevelMixin]] = {}

@@ -75,6 +75,30 @@ def texts(text: str, size: int) -> Texts:
     return np.full(size, text, dtype=object)
 
 
+def problem_of_parts(parts: pd.DataFrame, num_nodes: int, model: str) -> Problem:
+    """Jobs in parts on equal nodes of eight GPUs.
+
+    Parameters
+    ----------
+    parts : as `parts_of` makes them
+    num_nodes, model : the nodes, and their GPUs
+    """
+    size = len(parts)
+    of_part = parts["num_gpus"].to_numpy(np.int64)
+    cluster = Cluster(np.array([f"node-{node}" for node in range(num_nodes)], dtype=object),
+                      np.full(num_nodes, 12 * GPUS * CPU_MILLI // 10),
+                      np.full(num_nodes, 12 * GPUS * MEMORY_MIB // 10), np.full(num_nodes, GPUS),
+                      texts(model, num_nodes), texts("", num_nodes))
+    tasks = Tasks(np.array([f"job-{row}" for row in range(size)], dtype=object),
+                  CPU_MILLI * of_part, MEMORY_MIB * of_part, of_part, np.full(size, 1000),
+                  texts("", size), texts("", size))
+    return Problem(cluster, tasks, texts("", num_nodes), parts["submit_s"].to_numpy(float),
+                   parts["duration_s"].to_numpy(float), np.full(size, np.nan), np.full(size, -1),
+                   np.zeros(size, np.int64), texts("", size), texts("", size),
+                   np.zeros(size, np.int64), Ledger().frame(), None,
+                   job=parts["job"].to_numpy(np.int64))
+
+
 @cache
 def month_of(path: str, model: str, month: int, load: float) -> Problem:
     """A month of a trace of whole GPUs, on as many nodes of eight as its demand over a load needs.
@@ -92,21 +116,8 @@ def month_of(path: str, model: str, month: int, load: float) -> Problem:
     asked_s = (num_gpus * np.minimum(duration_s, MONTH_S - submit_s))[rows].sum()
     num_nodes = max(int(np.ceil(asked_s / (GPUS * MONTH_S * load))),
                     int(-(-num_gpus[rows].max() // GPUS)))
-    parts = parts_of(submit_s[rows], duration_s[rows], num_gpus[rows])
-    size = len(parts)
-    of_part = parts["num_gpus"].to_numpy(np.int64)
-    cluster = Cluster(np.array([f"node-{node}" for node in range(num_nodes)], dtype=object),
-                      np.full(num_nodes, 12 * GPUS * CPU_MILLI // 10),
-                      np.full(num_nodes, 12 * GPUS * MEMORY_MIB // 10), np.full(num_nodes, GPUS),
-                      texts(model, num_nodes), texts("", num_nodes))
-    tasks = Tasks(np.array([f"job-{row}" for row in range(size)], dtype=object),
-                  CPU_MILLI * of_part, MEMORY_MIB * of_part, of_part, np.full(size, 1000),
-                  texts("", size), texts("", size))
-    return Problem(cluster, tasks, texts("", num_nodes), parts["submit_s"].to_numpy(float),
-                   parts["duration_s"].to_numpy(float), np.full(size, np.nan), np.full(size, -1),
-                   np.zeros(size, np.int64), texts("", size), texts("", size),
-                   np.zeros(size, np.int64), Ledger().frame(), None,
-                   job=parts["job"].to_numpy(np.int64))
+    return problem_of_parts(parts_of(submit_s[rows], duration_s[rows], num_gpus[rows]), num_nodes,
+                            model)
 
 
 def problem_of_cell(files: tuple[str, ...], trace: str, month: int, load: float) -> Problem:

@@ -15,7 +15,7 @@ FOLDERS = {"pwr": ("pwr", "traces", "batch")}  # of the others that of the same 
 DECIDED = {
     "andreas": {"reproduced": 5, "direction only": 5, "not reproduced": 3, "impossible": 1, "not testable": 3},
     "far": {"reproduced": 4, "direction only": 3, "not reproduced": 4, "impossible": 2, "not testable": 3},
-    "fleet": {"holds": 12, "fails": 5},
+    "fleet": {"holds": 14, "fails": 5, "reproduced": 3, "direction only": 5, "not testable": 1},
     "hadar": {"reproduced": 19, "direction only": 23, "not reproduced": 24, "impossible": 5, "not testable": 18},
     "pwr": {"reproduced": 46, "direction only": 27, "not reproduced": 3, "holds": 4}}
 DRAWN = [("andreas", "andreas_totals"), ("far", "far_rho"), ("far", "far_plus"), ("hadar", "hadar_completions"),
