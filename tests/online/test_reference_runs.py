@@ -1,19 +1,22 @@
-"""Event by event: the authors' own program, and the curves that the FGD authors published."""
+"""Event by event: the authors' own program, the curves that the FGD authors published, and our stored frames."""
 import gzip
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from sched_lab.cluster import read_nodes
-from sched_lab.online.inflation import inflate
+from sched_lab.lab.frames import read_frame
+from sched_lab.online.inflation import inflate, mean_curve, on_grid
 from sched_lab.online.policies import policy_of
 from sched_lab.traces import data_folders, find_data, find_reference, read_arrivals, read_tasks
 from tests.online.recorded import NAMES, recorded_seeds
 
 TRACES = ("default", "gpushare40", "gpushare60", "gpushare80", "gpushare100", "gpuspec10", "gpuspec20", "gpuspec25",
           "gpuspec33", "multigpu20", "multigpu30", "multigpu40", "multigpu50")
+STORED = Path(__file__).parents[2] / "data" / "results" / "pwr"
 # columns of the authors' curves, our name for each, and the rounding of theirs (half a unit of the last digit)
 COLUMNS = {"arrived_gpu_demand_ratio": ("x", 5e-7), "eopc_w": ("eopc_w", 0), "cpu_w": ("cpu_w", 0),
            "gpu_w": ("gpu_w", 0), "used_gpu_milli": ("used_gpu_milli", 0), "frag_milli": ("frag_milli", 0.005),
@@ -128,3 +131,24 @@ def test_fragmentation_of_fgd_is_the_published_curve(trace):
 @pytest.mark.parametrize("trace", TRACES)
 def test_allocation_of_fgd_is_the_published_curve(trace):
     assert largest_difference("allo", trace, "used_gpu_milli") < 0.0101  # rounded twice: two halves of the last digit
+
+
+# --- the frames of the results chapter
+
+
+@cache
+def stored():
+    frame = read_frame(STORED / "evaluation_mean.csv.gz")
+    return frame[frame["trace"] == "default"].set_index(["policy", "x"]).sort_index()
+
+
+@pytest.mark.parametrize("policy", ["FGD", "PWR"])
+def test_stored_means_are_what_the_code_computes_today(policy):
+    seeds = range(42, 52)  # of the stored frames
+    if not set(seeds) <= set(recorded_seeds(recorded("default")[2])):
+        pytest.skip("the arrivals of the stored frames are not here")
+    mean = mean_curve([on_grid(run_of("default", policy, seed).curve) for seed in seeds]).set_index("x")
+    ours = stored().loc[NAMES[policy]]
+    assert np.abs(ours["eopc_w"] - mean["eopc_w"]).max() <= 0.0051
+    assert np.abs((ours["grar"] - mean["grar"]).iloc[1:]).max() <= 5.1e-8
+    assert np.abs(ours["frag_milli"] - mean["frag_milli"]).max() <= 0.051
