@@ -11,16 +11,16 @@ import pandas as pd
 
 from sched_lab.fleet.ask.day import draw_day, example_cluster, nodes_of
 from sched_lab.fleet.ask.day_run import run_day
-from sched_lab.fleet.read.reading import read_files
 from sched_lab.fleet.replay.bounds import energy_bounds, floors_of
 from sched_lab.fleet.replay.compare import Question, compare
 from sched_lab.fleet.replay.events import replay
 from sched_lab.fleet.replay.meter import measure
-from sched_lab.fleet.replay.problem import Problem, Schedule, problem_of
+from sched_lab.fleet.replay.problem import Problem, Schedule
 from sched_lab.lab.frames import sha256
 from sched_lab.lab.sweeps import grid
 from sched_lab.online.model import PowerSettings
 
+from .answers import ANSWERS
 from .coverage import DAYS, LOADS, REPEATS, REPLAYS, coverage
 from .headlines import HEADLINES, ROBUST
 from .months import DAY_S, MONTH_S, OPENB, busy_month, openb
@@ -86,11 +86,6 @@ def month_cell(files: tuple[str, str], copies: int, seed: int, policy: str) -> d
 POLICIES = (*PAPER, "joint")
 COPIES = (11, 17, 20)
 SEEDS = (0, 1, 2)
-OTHERS = {
-    "Alibaba 2025": ("alibaba_v2025/disaggregated_DLRM_trace.csv", "", "80%"),
-    "Alibaba 2026 spot": ("samples/alibaba_v2026_spot_jobs.csv",
-                          "alibaba_v2026_spot/node_info_df.csv", "")}
-BLIND = ("fgd", "bestfit", "dotprod", "gpu-packing", "gpu-clustering", "random")
 
 
 def months(place: Workplace, name: str, copies: tuple[int, ...], seeds: tuple[int, ...],
@@ -130,19 +125,6 @@ def recorded_times(place: Workplace) -> Mapping[str, pd.DataFrame]:
     return {"fleet/openb.csv": compare(problem, asked).summary.round(6)}
 
 
-def others(place: Workplace) -> Mapping[str, pd.DataFrame]:
-    """Two more public traces, under the policies that need no watts."""
-    frames = []
-    for trace, (tasks, nodes, size_to) in OTHERS.items():
-        tables = read_files("auto", [place.data(tasks)], size_to=size_to,
-                            nodes=[place.data(nodes)] if nodes else ())
-        problem = problem_of(tables)
-        summary = compare(problem, Question(BLIND, backfill="first-fit")).summary
-        summary.insert(0, "trace", trace)
-        frames.append(summary.dropna(axis=1, how="all"))
-    return {"fleet/others.csv": pd.concat(frames, ignore_index=True).round(6)}
-
-
 DAY_SEEDS = tuple(range(30))
 
 
@@ -170,10 +152,7 @@ EXPERIMENTS: dict[str, Experiment] = {one.name: one for one in (
                ("fleet/day.csv",), 4.0, {"seeds": DAY_SEEDS}, days),
     Experiment("coverage", "how often an interval of a difference of waits covers the truth",
                ("fleet/coverage.csv",), 6.0,
-               {"loads": LOADS, "days": DAYS, "repeats": REPEATS, "replays": REPLAYS}, coverage),
-    Experiment("others", "the traces of 2025 and 2026, under policies that need no watts",
-               ("fleet/others.csv",), 1.0, {"policies": BLIND}, others,
-               needs=tuple(name for files in OTHERS.values() for name in files[:2] if name)))}
-EXPERIMENTS |= ROBUST | YARDSTICKS | OPPONENTS
+               {"loads": LOADS, "days": DAYS, "repeats": REPEATS, "replays": REPLAYS}, coverage))}
+EXPERIMENTS |= ROBUST | YARDSTICKS | OPPONENTS | ANSWERS
 CLAIMS: tuple[Claim, ...] = (*HEADLINES, *MURI_CLAIMS)
 FIGURES: dict[str, Callable[..., alt.TopLevelMixin]] = {}

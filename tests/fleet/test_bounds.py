@@ -107,17 +107,6 @@ def test_brute_force_finds_a_bound_that_is_too_large(wrong, monkeypatch):
     assert any(bound_of(small_problem(seed, 4)) > plain_least_wait(seed) + 1e-9 for seed in range(60))
 
 
-def test_more_demand_than_capacity_is_a_wait_above_zero():
-    """Two jobs of a GPU and an hour, one GPU: one waits for an hour, or half an hour in the mean; model by model."""
-    cluster = Cluster(texts(["n0", "n1"]), np.full(2, 9000), np.full(2, 9000), np.array([1, 1]), texts(MODELS),
-                      texts(["", ""]))
-    tasks = tasks_like([1] * 4, gpu_spec="A")
-    problem = problem_like(cluster, tasks, np.zeros(4), np.full(4, 3600.0))
-    assert 0.97 * 5400 < bound_of(problem) <= 5400 + 1e-6  # 0, 1, 2 and 3 hours
-    either = replace(problem, tasks=replace(tasks, gpu_spec=texts([""] * 4)))
-    assert 0.9 * 1800 < bound_of(either) <= 1800 + 1e-6
-
-
 def test_a_month_of_more_work_than_gpus_has_a_bound_and_no_rule_is_below_it():
     """Jobs of ten hours for a half more than the GPUs of the toy cluster can do; on one machine the bound was 0."""
     rng = np.random.default_rng(0)

@@ -189,16 +189,11 @@ def test_a_replay_goes_on_from_the_record():
 @pytest.mark.parametrize(("question", "words"), [
     (Question(("fgd", "fgd")), "twice"), (Question(("fdg",)), "fdg"), (Question(("fgd",), against="pwr"), "none of"),
     (Question(("fgd",), price="inf"), "--price"), (Question(("fgd",), carbon="nofile.csv"), "no such file"),
-    (Question(("fgd",), backfill="some"), "some")])
+    (Question(("fgd",), backfill="some"), "some"), (Question(("recorded",)), "nothing recorded")])
 def test_questions_that_cannot_be_answered(question, words):
-    with pytest.raises(InputError, match=words):
-        compare(problem_of(tables_like()), question)
-
-
-def test_nothing_recorded_cannot_be_compared():
     tables = tables_like()
-    with pytest.raises(InputError, match="nothing recorded"):
-        compare(problem_of(replace(tables, tasks=tables.tasks.assign(node=""))), Question(("recorded",)))
+    with pytest.raises(InputError, match=words):
+        compare(problem_of(replace(tables, tasks=tables.tasks.assign(node=""))), question)
 
 
 def test_what_if_changes_the_tables():

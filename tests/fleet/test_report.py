@@ -104,7 +104,7 @@ def test_a_clear_saving_is_said_with_its_amount_and_its_interval():
     row = {"energy_kwh": 88.0, "mean_wait_s": 470.0, "stranded_gpu_h": 4.0}
     words = said(a_comparison({"recorded": {}, "pwr": row}, {"pwr": SAVING}))
     assert words.startswith("pwr drew 12 % less energy (10 % to 14 %) than recorded (100 kWh). All policies served")
-    assert "Under pwr a task waited 2.17 min less (60 s to 5 min) than under recorded (10 min on average)." in words
+    assert "mean wait 2.17 min less (60 s to 5 min); " in words
     assert "pwr left fewest GPU hours stranded" in words and "4, against 5 of recorded." in words
     assert "draws less than 60 kWh, so at most 31.8 % of its energy can still be saved" in words
     assert "with empty nodes asleep no clear difference" in words and "recorded is what really ran." in words
@@ -160,7 +160,7 @@ def test_no_task_that_started_has_no_wait():
     row = {"served_tasks": 0.0, "refused_tasks": 40.0, "mean_wait_s": np.nan, "p99_wait_s": np.nan,
            "allocated_gpu_h": 0.0}
     words = said(a_comparison({"fgd": row, "pwr": row}))
-    assert "No task started under fgd, so waits cannot be compared." in words and "0 of 40" in words
+    assert "pwr: energy not known; mean wait not known; " in words and "0 of 40" in words
     read(page_of(a_comparison({"fgd": row})))
 
 
@@ -229,7 +229,6 @@ def test_waits_of_other_tasks_are_not_compared_in_silence():
     words = said(comparison)
     both = ("counting the 40 tasks that started under both; over all that started it is 100 min "
             "against 10 min")
-    assert f"Under fgd a task waited 9 s less (2 s to 20 s) than under recorded (10 min on average), {both}." in words
     assert f"mean wait 9 s less (2 s to 20 s), {both}; served" in words
     drawn, title, _ = trade_frame(Reading(comparison))  # what is drawn is what is said
     assert title == "mean wait (min)" and drawn.set_index("policy")["x"].to_dict() == {"recorded": 10, "fgd": 100}
@@ -244,12 +243,11 @@ def test_few_tasks_prove_nothing():
     words = said(a_comparison({"recorded": {}, "fgd": {"mean_wait_s": 470.0, "energy_kwh": 88.0}}, {"fgd": SAVING},
                               a_problem(tasks=3)))
     assert "fgd: energy too few tasks to tell (3); " in words and "mean wait too few tasks to tell (3); " in words
-    assert "No policy drew clearly less energy" in words and "No policy let tasks wait clearly less" in words
+    assert "No policy drew clearly less energy" in words
     assert "Fewer than 30 tasks started under fgd and under recorded, so whatever differs may be chance." in words
     served = {"mean_wait_s": 6000.0, "served_tasks": 40.0}
     both = said(a_comparison({"recorded": {"mean_wait_s": 9.0}, "fgd": served, "pwr": served},
                              dict.fromkeys(("fgd", "pwr"), {"mean_wait_s": (-9.0, -20.0, -2.0)}), a_problem(tasks=3)))
-    assert "less than recorded (9 s on average); over all that started it is 100 min under fgd and pwr." in both
     assert "mean wait too few tasks to tell (3); over all that started it is 100 min against 9 s; served" in both
 
 

@@ -157,12 +157,6 @@ class Reading:
         return [name for name in self.names if name != self.against]
 
     @property
-    def time_unit(self) -> str:
-        """Unit of the time axes."""
-        about = self.comparison.about
-        return unit_of(about["until_s"] - about["from_s"])
-
-    @property
     def tasks(self) -> int:
         """How many tasks there are."""
         problem = self.comparison.problem
@@ -241,11 +235,11 @@ def refused_sentence(summary: pd.DataFrame, least: float = 0.0) -> str:
     return f"Never started: {', '.join(parts)}." if parts else ""
 
 
-def clearly_least(reading: Reading, quantity: str) -> str | None:
-    """Policy with less of a quantity, by the largest difference that tells; None if there is none."""
-    base = reading.value(reading.against, quantity)
+def least_energy(reading: Reading) -> str | None:
+    """Policy that draws less, by the largest difference that tells; None if there is none."""
+    base = reading.value(reading.against, "energy_kwh")
     clear = {name: difference.value for name in reading.others
-             if (difference := reading.difference(name, quantity)).tells(base)
+             if (difference := reading.difference(name, "energy_kwh")).tells(base)
              and difference.value < 0}
     return min(clear, key=lambda name: clear[name]) if clear else None
 
@@ -265,7 +259,7 @@ def energy_sentence(reading: Reading) -> str:
     if not reading.values("energy_kwh"):
         return "How much energy the policies drew is not known: some GPUs have no known watts."
     base = f"{reading.against} ({energy(reading.value(reading.against, 'energy_kwh'))})"
-    best = clearly_least(reading, "energy_kwh")
+    best = least_energy(reading)
     if best is None:
         return f"No policy drew clearly less energy than {base}."
     words = in_words(reading.difference(best, "energy_kwh"), reading.share_of("energy_kwh"),
@@ -291,25 +285,6 @@ def paired(reading: Reading, policy: str) -> str:
     return f"{both}; over all that started it is {waits[0]} against {waits[1]}"
 
 
-def wait_sentence(reading: Reading) -> str:
-    """Under whom tasks waited least."""
-    base_s = reading.value(reading.against, "mean_wait_s")
-    if np.isnan(base_s):
-        return f"No task started under {reading.against}, so waits cannot be compared."
-    base = f"{reading.against} ({duration(base_s)} on average)"
-    best = clearly_least(reading, "mean_wait_s")
-    if best is None:
-        under: dict[str, list[str]] = {}
-        for name, wait_s in reading.values("mean_wait_s").items():
-            if name != reading.against and not is_of_all(reading, name):
-                under.setdefault(duration(wait_s), []).append(name)
-        others = [f"{wait} under {together(names)}" for wait, names in under.items()]
-        more = f"; over all that started it is {together(others)}" if others else ""
-        return f"No policy let tasks wait clearly less than {base}{more}."
-    words = in_words(reading.difference(best, "mean_wait_s"), duration)
-    return f"Under {best} a task waited {words} than under {base}{paired(reading, best)}."
-
-
 def waste_sentence(reading: Reading) -> str:
     """Who left fewest GPU hours stranded."""
     stranded = reading.values("stranded_gpu_h")
@@ -327,7 +302,7 @@ def waste_sentence(reading: Reading) -> str:
 
 def bound_sentence(reading: Reading) -> list[str]:
     """What is left to save."""
-    best = clearly_least(reading, "energy_kwh") or reading.against
+    best = least_energy(reading) or reading.against
     drawn = reading.value(best, "energy_kwh")
     bound = reading.value(best, "bound_energy_kwh")
     if np.isnan(bound) or not drawn > 0:
@@ -560,18 +535,17 @@ def lever_sentence(comparison: Comparison) -> str:
                                           for lever in levers["lever"][1:]))
         other = "lever" if "worth_gpus" in levers else f"other {tried}"
         return f"No {other} lets a task wait clearly less than {stands}{few}."
-    others = levers.iloc[1:][levers["lever"].iloc[1:] != best["lever"]]
+    others = levers[(levers["lever"] != best["lever"]) | (levers.index == 0)]
+    second = best_lever(others)
     if "worth_gpus" in levers:
-        next_best = best_lever(levers[(levers["lever"] != best["lever"]) | (levers.index == 0)])
-        beside = "" if next_best is None else (
-            f", while the next, {said_of(next_best)}, takes off {duration(-next_best['difference'])}")
+        beside = "" if second is None else (
+            f", while the next, {said_of(second)}, takes off {duration(-second['difference'])}")
         worth = (f" {best['worth_gpus']:,.0f} GPUs more under {rule} would do the same."
                  if best["worth_gpus"] >= 0.5 and best["lever"] != "nodes" else "")
         return (f"The largest lever is {said_of(best)}: a task waits {in_words(moved(best), duration)} than under "
                 f"{stands}{beside}.{worth}")
-    second = best_lever(others)
     what = "placement" if best["lever"] == "queue" else "rule of the queue"
-    beside = "" if others.empty else (
+    beside = "" if len(others) == 1 else (
         f", while no other {what} clearly shortens it" if second is None else
         f", while another {what} takes off {duration(-second['difference'])} at most")
     return (f"The largest lever is {said_of(best)}: a task waits "
@@ -695,7 +669,7 @@ def answer_of(reading: Reading) -> list[Part]:
         return [*lead, only_sentence(reading), *refused, *parts_sentence(reading), *outage_sentence(reading),
                 *bound_sentence(reading)]
     lead += [energy_sentence(reading), served_sentence(reading)]
-    rest = [wait_sentence(reading), waste_sentence(reading), *bound_sentence(reading)]
+    rest = [waste_sentence(reading), *bound_sentence(reading)]
     confidence = 100 * reading.comparison.about.get("confidence", 0.95)
     note = (f"Numbers in brackets are {confidence:.0f} % intervals; a difference whose interval "
             "includes zero is no clear difference, and one without an interval is that of these tasks "
@@ -843,17 +817,18 @@ SERIES = {
 
 def step_chart(reading: Reading, curves: Mapping[str, pd.DataFrame], title: str, scale: float = 1.0) -> alt.Chart:
     """Curves over time by name, each with start_s, end_s and a quantity."""
-    parts = []
+    from_s, until_s = (reading.comparison.about[name] for name in ("from_s", "until_s"))
+    unit, parts = unit_of(until_s - from_s), []
     for name, curve in curves.items():
         curve = curve.astype(float)
         edges_s = np.append(curve["start_s"][::-(-len(curve) // MOST_POINTS)], curve["end_s"].iloc[-1])
         curve = coarser(curve, edges_s, ())
-        time = (curve["start_s"] - reading.comparison.about["from_s"]) / UNITS_S[reading.time_unit]
+        time = (curve["start_s"] - from_s) / UNITS_S[unit]
         parts.append(pd.DataFrame({"policy": name, "time": time.round(5),
                                    "value": (curve.iloc[:, 2] * scale).round(4)}))
     frame = pd.concat(parts, ignore_index=True)
     lines = alt.Chart(frame).mark_line(interpolate="step-after", strokeWidth=1.6).encode(
-        alt.X("time:Q", title=f"time ({reading.time_unit})", scale=alt.Scale(nice=False)),
+        alt.X("time:Q", title=f"time ({unit})", scale=alt.Scale(nice=False)),
         alt.Y("value:Q", title=title),
         colour_of(list(curves), alt.Legend(title=None, symbolType="stroke", orient="top", columns=2)))
     chart: alt.Chart = for_a_phone(lines, 190)
@@ -1022,13 +997,6 @@ def evidence_of(reading: Reading, svgs: Svgs) -> list[Section]:
     return [section for section in sections if section.parts]
 
 
-def spelled(value: Any) -> str:
-    """The value of an option."""
-    if isinstance(value, list | tuple):
-        return ", ".join(map(str, value))
-    return "" if value is None else str(value)
-
-
 def foundation_of(reading: Reading) -> list[Section]:
     """What the numbers rest on."""
     comparison = reading.comparison
@@ -1039,7 +1007,8 @@ def foundation_of(reading: Reading) -> list[Section]:
     options = {name: value for name, value in about.items()
                if name not in ("assumptions", "files", "then") and not isinstance(value, dict)}
     frame = pd.DataFrame({"option": list(options),
-                          "value": [spelled(value) for value in options.values()]})
+                          "value": [", ".join(map(str, value)) if isinstance(value, list | tuple) else
+                                    "" if value is None else str(value) for value in options.values()]})
     zero = comparison.problem.zero
     dates = f"Second 0 is {zero}." if zero else "The data have no dates; second 0 is their own."
     sections = [
