@@ -303,7 +303,8 @@ def gpus_in_use(problem, start_s):
 def test_users_wait_as_long_as_under_a_real_slurm_with_fair_share():
     """700 jobs of ten users in accounts of unequal shares: who waited how long is told by the shares alone.
 
-    Users waited 38 to 254 s on average. Without the shares all wait about as long, whoever they are.
+    Users waited 38 to 254 s on average. A second run of Slurm has the same users wait, with a correlation of 0.91
+    and a median difference of 22 s; the replay comes nearer. Without the shares all wait about as long.
     """
     problem, blind = recorded(TRIALS / "shares" / "jobs.txt.gz", TRIALS / "shares" / "slurm.conf")
     fair = read_slurm_queue(TRIALS / "shares" / "slurm.conf", TRIALS / "shares" / "shares.txt")
@@ -311,11 +312,14 @@ def test_users_wait_as_long_as_under_a_real_slurm_with_fair_share():
     starts_s = [problem.start_s, *(replay(problem, "slurm", backfill="slurm", slurm=slurm).start_s for slurm in (
         fair, blind))]
     waits = pd.DataFrame([start_s - problem.submit_s for start_s in starts_s], ["recorded", "fair", "blind"]).T
-    by_user = waits.iloc[first].groupby(problem.user[first]).mean()
+    waits = waits.iloc[first].assign(job=[int(name.split("/")[0]) for name in problem.tasks.name[first]])
+    runs = pd.read_csv(TRIALS / "shares" / "waits.csv", index_col="job").loc[waits["job"]]
+    assert (runs["run1_s"].to_numpy() == waits["recorded"]).all()
+    by_user = waits.drop(columns="job").assign(again=runs["run2_s"].to_numpy()).groupby(problem.user[first]).mean()
     alike = by_user.corr()["recorded"]
-    assert len(by_user) == 10 and alike["fair"] > 0.9 and alike["blind"] < 0.5, alike
-    apart_s = (by_user["fair"] - by_user["recorded"]).abs().median()
-    assert apart_s < 15 < (by_user["blind"] - by_user["recorded"]).abs().median() / 3
+    assert len(by_user) == 10 and alike["fair"] > alike["again"] > 0.9 and alike["blind"] < 0.5, alike
+    apart_s = by_user.sub(by_user["recorded"], axis=0).abs().median()
+    assert apart_s["fair"] < apart_s["again"] < apart_s["blind"] / 3, apart_s
 
 
 class Compared:

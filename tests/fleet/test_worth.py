@@ -173,6 +173,12 @@ def test_a_node_fewer_that_serves_no_wide_job_is_no_lever():
     assert shown["lever"].iloc[-1] == "1 node fewer" and shown["mean wait"].iloc[-1] == "6 tasks fewer start"
     best = best_lever(found)
     assert best["lever"] == "queue" and best["worth_gpus"] > 0 and np.isnan(fewer["worth_gpus"])
+    more = found.index[found["choice"] == "+1"][0]
+    for times, lever in ((1.05, "queue"), (1.2, "nodes")):  # a node more has to bring clearly more than what costs none
+        as_best = best[found.columns].rename(more)
+        found.loc[more] = as_best.drop(["lever", "choice"]).combine_first(found.loc[more])
+        found.loc[more, "difference"] = times * best["difference"]
+        assert best_lever(found)["lever"] == lever
 
 
 @pytest.mark.parametrize(("objective", "words"), [

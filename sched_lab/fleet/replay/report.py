@@ -378,18 +378,22 @@ def leaves_unserved(levers: pd.DataFrame) -> Truths:
     return np.asarray(tasks < (1 - MOST_UNSERVED) * tasks[0], bool)
 
 
+NEARLY = 0.9  # of what more nodes bring
+
+
 def best_lever(levers: pd.DataFrame, objective: str = "waiting") -> pd.Series | None:
     """Lever that does most for an objective, by what tells; None if none does.
 
     Parameters
     ----------
     levers : what was replayed first at the top
-    objective : one of `OBJECTIVES`; what saves energy or money lets no task wait clearly longer, nor serves less
+    objective : one of `OBJECTIVES`; what saves energy or money lets no task wait clearly longer, nor serves less.
+        More nodes come first only if no lever that needs none does `NEARLY` as much.
     """
     if levers.empty:
         return None
     base = levers.iloc[0]
-    clear = []
+    clear: list[tuple[float, pd.Series]] = []
     for _, row in levers[~leaves_unserved(levers)].iterrows():
         if objective in ("energy", "cost") and (
                 row["difference"] > max(MORE_WAIT * base["mean_wait_s"], MORE_WAIT_S)
@@ -399,7 +403,12 @@ def best_lever(levers: pd.DataFrame, objective: str = "waiting") -> pd.Series | 
         before = row["mean_wait_s"] - row["difference"] if objective == "waiting" else base[AMOUNTS[objective]]
         if change.value < 0 and change.tells(before):
             clear.append((change.value, row))
-    return min(clear, key=lambda pair: pair[0])[1] if clear else None
+    if not clear:
+        return None
+    most = min(value for value, _ in clear)
+    without = [(value, row) for value, row in clear if value <= NEARLY * most and not (
+        row["lever"] == "nodes" and float(row["choice"]) > 0)]
+    return min(without or clear, key=lambda pair: pair[0])[1]
 
 
 def sure_share(levers: pd.DataFrame, objective: str) -> float:
