@@ -238,8 +238,9 @@ Fit = Annotated[bool, option(
     "Take the rule of the queue under which the replay explains the record best, in place of --backfill, and then "
     "the placement among --policies.", "--fit")]
 Worth = Annotated[bool, option(
-    "Also replay a twentieth more and fewer nodes, walltimes half as wrong, sleep, a cap on power, no outages, any GPU model, and "
-    "whole GPUs or instances of MIG in place of shares; say what each lever brings a month and how many GPUs more would do the same.", "--worth")]
+    "Also replay a twentieth more and fewer nodes, walltimes half as wrong, sleep, a cap on power, no outages, any GPU "
+    "model, and whole GPUs or instances of MIG in place of shares; say what each lever brings a month and how many GPUs "
+    "more would do the same.", "--worth")]
 ObjectiveName = Annotated[str, choice(
     "What the first sentence and the order of levers are about; implies --worth. [default: what the best of them "
     "surely changes most]", ("", *OBJECTIVES))]
@@ -383,16 +384,21 @@ LITTLE = 300_000  # tasks times policies that one process has done before others
 
 
 def next_words(levers: pd.DataFrame, fidelity: pd.DataFrame, told: Mapping[str, Any], backfill: str,
-               paths: tuple[Path, Path, Path | None]) -> list[str]:
+               paths: tuple[Path, Path, Path | None, Mapping[str, Path]]) -> list[str]:
     """What to type after a replay, after `sched-lab`.
 
     Parameters
     ----------
     levers, fidelity : of the comparison
     told, backfill : options of the call, and the rule that was taken
-    paths : the cluster, the answer, and the file of `--what-if`
+    paths : the cluster, the answer, the file of `--what-if`, and options of Slurm's queue with their files
     """
-    cluster, out, what_if = paths
+    cluster, out, what_if, of_slurm = paths
+    slurm = [word for option, file in of_slurm.items() for word in (option, file)]
+
+    def ruled(rule: str) -> list[str | Path]:
+        return ["--backfill", rule, *(slurm if rule == "slurm" else [])]
+
     same = ["replay", cluster, *(["--policies", ",".join(told["policies"])] if told["policies"] else []),
             *([] if told["at"] is None else ["--at", f"{told['at']:g}"])]
     again = [*same, *(["--what-if", what_if] if what_if else [])]
@@ -401,26 +407,26 @@ def next_words(levers: pd.DataFrame, fidelity: pd.DataFrame, told: Mapping[str, 
     misfit = report.judged(fidelity)["misfit"]
     if (misfit[:1] > 1).any():
         is_nearer = misfit.min() < misfit.iloc[0] and "fit" not in told
-        then = [*again, "--fit", "--out", f"{out}-fit"] if is_nearer else ["check", cluster]
+        then = [*again, "--fit", *slurm, "--out", f"{out}-fit"] if is_nearer else ["check", cluster]
     elif levers.empty:
         then = ["replay", cluster, "--out", f"{out}-policies"]
     elif best is None:
         then = ["place", cluster] if worth or told["at"] is not None else [
-            *again, "--backfill", backfill, "--worth", "--out", f"{out}-worth"]
+            *again, *ruled(backfill), "--worth", "--out", f"{out}-worth"]
     else:
         choice = best["choice"]
         then = {
-            "queue": [*again, "--backfill", choice, "--out", f"{out}-{choice}"],
+            "queue": [*again, *ruled(choice), "--out", f"{out}-{choice}"],
             "placement": ["place", cluster, "--policy", choice, "--out", f"{out}-next"] if choice != OWN_NODES else [
                 "place", cluster],
-            "nodes": [*same, "--backfill", backfill, "--what-if", out / MORE_NODES, "--out", f"{out}-nodes"],
-            "sleep": [*again, "--backfill", backfill, "--asleep-after", choice, "--out", f"{out}-asleep"]
+            "nodes": [*same, *ruled(backfill), "--what-if", out / MORE_NODES, "--out", f"{out}-nodes"],
+            "sleep": [*again, *ruled(backfill), "--asleep-after", choice, "--out", f"{out}-asleep"]
         }.get(str(best["lever"]), ["place", cluster])  # no option moves the others
     return list(map(str, then))
 
 
 def answer_replay(problem: Problem, out: Path, asked: Question, told: Mapping[str, Any],
-                  workers: int, force: bool, paths: tuple[Path, Path, Path | None]) -> str:
+                  workers: int, force: bool, paths: tuple[Path, Path, Path | None, Mapping[str, Path]]) -> str:
     """Compute and write what is not there yet, print it, and return it in a sentence; `paths` as `next_words`."""
     names = chosen_policies(problem, asked, models_without_watts(problem, asked.power))
     files = [f"{policy}/{name}" for policy in labels_of(names, asked) for name in OF_A_POLICY] + [MORE_NODES] * ("worth" in told and set(names) != {RECORDED})
@@ -572,7 +578,8 @@ def replay_command(cluster: ClusterOrJournal, out: AnswerFolder, policies: Polic
             **({"fit": True} if fit else {}), **({"queues": rules} if rules else {}),
             **({"worth": True, "objective": objective} if worth else {}),
             **({"slurm": asked.slurm._asdict()} if slurm_config else {})}
-    paths = cluster, out, what_if
+    of_slurm = {"--slurm-config": slurm_config, "--slurm-shares": slurm_shares}
+    paths = cluster, out, what_if, {option: file for option, file in of_slurm.items() if file}
     sentence = answer_replay(problem, out, asked, told, workers, force, paths)
     conclude(sentence, *next_words(
         pd.read_csv(out / "levers.csv", dtype={"choice": str}), pd.read_csv(out / "fidelity.csv"), told,

@@ -238,7 +238,10 @@ def test_what_to_type_for_a_lever_that_no_option_moves_is_what_works():
                            "difference": [0.0, -800], "low": [0.0, -900], "high": [0.0, -700], "tasks": [99, 99],
                            "no_interval": ["", ""], "longest_s": [0.0, 0], "busy_periods": [9.0, 9],
                            "busy_share": [0.1, 0.1]})
-    then = next_words(levers, pd.DataFrame({"by": [], "tasks": [], "misfit": []}), {"policies": (), "at": None}, "easy",
-                      (Path("mine"), Path("answer"), None))
-    assert then == ["place", "mine"]
+    files = Path("mine"), Path("answer"), None, {"--slurm-config": Path("slurm.conf")}
+    fidelity, told = pd.DataFrame({"by": [], "tasks": [], "misfit": []}), {"policies": (), "at": None}
+    assert next_words(levers, fidelity, told, "easy", files) == ["place", "mine"]
+    for rule, more in (("slurm", ["--slurm-config", "slurm.conf"]), ("easy", [])):  # which goes with one rule only
+        then = next_words(levers[:1], fidelity, told, rule, files)
+        assert then == ["replay", "mine", "--backfill", rule, *more, "--worth", "--out", "answer-worth"]
     assert said_of(pd.Series({"lever": "cap", "choice": "54321"})) == "a cap of 54,321 W"

@@ -143,8 +143,10 @@ def fair_share_of(shares: tuple[Share, ...], user: Texts, account: Texts | None,
         raise InputError(f"no task is of a user with shares: {user[0]!r:.60} of account {accounts[0]!r:.60} has none",
                          mend="give the shares of this cluster, or read jobs with their users and accounts")
     kept = 1 - 0.693 / half_life_s if half_life_s > 0 else 1.0
-    return FairShare(above, part, np.array([bool(one.user) for one in shares], np.bool_), path, leaf, billing, kept, np.zeros(len(shares)), np.full(len(user), -np.inf),
-                     np.zeros(len(shares)), np.zeros(len(shares)), np.arange(len(paths)))
+    is_user = np.array([bool(one.user) for one in shares], np.bool_)
+    return FairShare(
+        above, part, is_user, path, leaf, billing, kept, np.zeros(len(shares)), np.full(len(user), -np.inf),
+        np.zeros(len(shares)), np.zeros(len(shares)), np.arange(len(paths)))
 
 
 @njit(cache=True)
