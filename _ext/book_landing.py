@@ -252,7 +252,7 @@ class Map:
     def part(self, x: float, y: float, width: float, part: Part) -> float:
         """Write caption and chapters of a part; return its lower edge."""
         narrow = self.form is NARROW and width < 200
-        caption = part.caption.partition(": ")[2] if narrow else part.caption
+        caption = part.caption.rpartition(": ")[2] if narrow else part.caption
         self.marks.append(f'<text class="bold" x="{x + 10:g}" y="{y + 20:g}">{escape(caption)}</text>')
         draw = self.named if self.form is WIDE else self.numbered
         return y + 34 + draw(x + 8, y + 30, width - 12, branches(part.files))
@@ -267,30 +267,22 @@ class Map:
     def row(self, top: float, parts: list[Part]) -> float:
         """Draw parts side by side in boxes of one height; return the lower edge."""
         mark = len(self.marks)
-        width = self.width(len(parts))
+        width = (self.form.width - 8 * (len(parts) - 1)) / len(parts)
         below = max(self.part((width + 8) * place, top, width, part) for place, part in enumerate(parts))
         self.marks[mark:mark] = [
             f'<rect class="pale" x="{(width + 8) * place + 1:g}" y="{top:g}" width="{width - 2:g}" '
             f'height="{below - top:g}" rx="6"/>' for place in range(len(parts))]
         return below
 
-    def width(self, across: int) -> float:
-        """Return the width of each of some parts side by side."""
-        return (self.form.width - 8 * (across - 1)) / across
-
     def draw(self, parts: list[Part], edges: Counter[tuple[int, int]]) -> str:
-        """Draw rows from the top, and arrows from each row to the next; return the SVG."""
+        """Draw the parts by level, the highest at the top, and an arrow from each level to the next; return the SVG."""
         level = levels(len(parts), edges)
         y = 2.0
         above: list[int] = []
         for height in range(max(level), -1, -1):
             here = [number for number, of in enumerate(level) if of == height]
-            across = min(max(len(here), len(above)), ACROSS)
-            for column in range(across if above else 0):
-                users = above[column::across] if len(above) > 1 else above
-                used = here[column::across] if len(here) > 1 else here
-                x = (self.width(across) + 8) * column + self.width(across) / 2
-                self.arrow(x, y, y + self.form.gap, sum(edges[pair] for pair in product(users, used)))
+            if above:
+                self.arrow(self.form.width / 2, y, y + self.form.gap, sum(edges[pair] for pair in product(above, here)))
             y += self.form.gap if above else 0
             for start in range(0, len(here), ACROSS):
                 y += 8 if start else 0

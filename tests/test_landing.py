@@ -193,6 +193,8 @@ def test_the_map_has_every_chapter(landing, graph):
         drawn = landing.Map(form, lambda docname: docname).draw(parts, edges)
         linked = re.findall(r'<a href="nbs/(\w+)"', drawn)
         assert sorted(linked) == sorted(path.stem for path in (ROOT / "nbs").glob("[0-9]*.ipynb"))
+        captions = re.findall(r'class="bold"[^>]*>(.*?)</text>', drawn)
+        assert all(any(part.caption.endswith(html.unescape(said)) and said for said in captions) for part in parts)
     online, spine = (next(n for n, part in enumerate(parts) if word in part.caption) for word in ("Online", "spine"))
     assert edges[online, spine] >= 2 and not edges[spine, online]
 

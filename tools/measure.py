@@ -36,9 +36,13 @@ def main(root: Path) -> None:
         if files:
             print(f"{folder}: {sum(files.values()):,} lines of code in {len(files)} files")
     notebooks = sorted((root / "nbs").glob("*.ipynb"))
-    texts = ["".join(cell["source"]) for path in notebooks
-             for cell in json.loads(path.read_text(encoding="utf-8"))["cells"] if cell["cell_type"] == "markdown"]
-    print(f"chapters: {len(notebooks)}, words in their text: {sum(len(text.split()) for text in texts):,}")
+    words = {path.stem: sum(len("".join(cell["source"]).split()) for cell in
+                            json.loads(path.read_text(encoding="utf-8"))["cells"] if cell["cell_type"] == "markdown")
+             for path in notebooks}
+    further = re.findall(r"nbs/(\w+)", (root / "_toc.yml").read_text(encoding="utf-8").partition("Further results")[2])
+    core = sum(words.values()) - sum(words[name] for name in further)
+    print(f"chapters: {len(words)}, words in their text: {sum(words.values()):,}; without further results: "
+          f"{len(words) - len(further)}, {core:,}")
     package = "\n".join(path.read_text(encoding="utf-8") for path in sizes["sched_lab"])
     uses = collections.Counter(re.findall(r"[A-Za-z_]\w*", package))
     functions = re.findall(r"^def (\w+)", package, re.M)
