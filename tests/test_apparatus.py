@@ -14,7 +14,6 @@ from tests.browser import needs_browser
 SAME = {
     "30": {"M _j"},
     "40": {"s _jh"},
-    "50": {"end( I) mathcal", "m"},
     "63": {"rho"},
 }
 # one symbol, two meanings, in chapters that no third one builds on: why the letter stays
@@ -26,8 +25,7 @@ TWICE = {
     "40": {"T": "the horizon of (7), the makespan of a plan, the slots of P1: the letter of three sources",
            "x _jr": "Gavel's share of time; the gang's speed in our plans",
            "D": "the dual of 45; the deadline of 46, which has no dual"},
-    "50": {"b _i": "the start of a task; the slices of an instance in 58",
-           "g": "the gap, for which Algorithm 2 has no letter; a model of 54b; the number of GPUs of the proofs"},
+    "50": {"b _i": "the start of a task; the slices of an instance in 58"},
 }
 
 
