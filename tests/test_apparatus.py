@@ -14,7 +14,6 @@ from tests.browser import needs_browser
 SAME = {
     "30": {"M _j"},
     "40": {"s _jh"},
-    "63": {"rho"},
 }
 # one symbol, two meanings, in chapters that no third one builds on: why the letter stays
 TWICE = {
