@@ -17,6 +17,8 @@ SAME = {
 }
 # one symbol, two meanings, in chapters that no third one builds on: why the letter stays
 TWICE = {
+    "12": {"P": "power in 12b; the placements of instances in 66d",
+           "w _q": "the slices that phase 1 counts for a profile in 50b; the demand for a profile in 66d"},
     "00": {"N": "the count of 11; the empty seconds of 14, which counts no tasks"},
     "20": {"G": "the most GPU of a node in 21, as in the competitors' formula; all GPU in 26",
            "Delta": "the letter of two papers, each in its own Algorithm 1"},
