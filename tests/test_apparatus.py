@@ -17,7 +17,8 @@ SAME = {
 }
 # one symbol, two meanings, in chapters that no third one builds on: why the letter stays
 TWICE = {
-    "12": {"P": "power in 12b; the placements of instances in 66d",
+    "12": {"b _i": "the start of a task in 54a; the slices of an instance in 58",
+           "P": "power in 12b; the placements of instances in 66d",
            "w _q": "the slices that phase 1 counts for a profile in 50b; the demand for a profile in 66d"},
     "00": {"N": "the count of 11; the empty seconds of 14, which counts no tasks"},
     "20": {"G": "the most GPU of a node in 21, as in the competitors' formula; all GPU in 26",
@@ -26,7 +27,6 @@ TWICE = {
     "40": {"T": "the horizon of (7), the makespan of a plan, the slots of P1: the letter of three sources",
            "x _jr": "Gavel's share of time; the gang's speed in our plans",
            "D": "the dual of 45; the deadline of 46, which has no dual"},
-    "50": {"b _i": "the start of a task; the slices of an instance in 58"},
 }
 
 
