@@ -21,9 +21,10 @@ from typing import Any
 import psutil
 
 from tests.andreas.soak import CLUSTER
+from tests.waiting import HANG_S
 
 HOST = "127.0.0.1"  # of all that is called here
-LIMIT_S = 30.0  # for any answer, on a machine that may be busy
+LIMIT_S = 120.0  # for any answer, on a machine that may be busy
 MOST_GROWTH = 400 << 20  # bytes
 REFUSED = {400, 401, 403, 404, 405, 408, 409, 413, 415, 421, 422, 429, 431, 503}
 POD = {"metadata": {"name": "p", "namespace": "lab", "uid": "u"}, "spec": {"containers": []}}
@@ -137,7 +138,7 @@ def running(kind: str, folder: Path) -> Iterator[Target]:
     with open(log, "wb") as file:
         process = subprocess.Popen(words, cwd=folder, stderr=file, env=environment)
     try:
-        end_s = time.monotonic() + 600
+        end_s = time.monotonic() + HANG_S
         said: dict[str, Any] = {}
         while "port" not in said:
             if process.poll() is not None or time.monotonic() > end_s:
@@ -154,7 +155,7 @@ def running(kind: str, folder: Path) -> Iterator[Target]:
             time.sleep(0.05)
         yield target
         process.terminate()
-        if process.wait(60) != 0 or "traceback" in log.read_text().lower():
+        if process.wait(HANG_S) != 0 or "traceback" in log.read_text().lower():
             raise Violation(f"it ended with {process.returncode}: {log.read_text()[-3000:]}")
     finally:
         process.kill()

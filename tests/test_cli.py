@@ -126,8 +126,10 @@ def test_the_same_question_is_kept_and_another_one_needs_force(files, capsys):
     assert call(*run, "--out", "out") == call(*run, "--out", "out") == 0
     before = content("out")
     assert [line.endswith("(kept)") for line in capsys.readouterr().out.splitlines()] == [False, True]
-    assert call(*run, "--policy", "pwr", "--out", "out") == 2
-    assert "another question" in capsys.readouterr().err and content("out") == before
+    for seed in ("0", "1"):
+        assert call(*run, "--policy", "pwr", "--seeds", seed, "--out", "out") == 2
+        said = capsys.readouterr().err
+        assert "another question" in said and "policy was 'fgd', now 'pwr'" in said and content("out") == before
     assert call(*run, "--policy", "pwr", "--out", "out", "--force") == 0
     assert call(*run, "--policy", "pwr", "--out", "fresh") == 0
     assert content("out") == content("fresh") != before
@@ -142,12 +144,6 @@ def test_a_study_may_grow_but_not_change_its_files(all_files, capsys):
     assert call(*COMMANDS["sweep"], "--out", "out") == 2
     assert "trace mine was another file" in capsys.readouterr().err
     assert call(*COMMANDS["sweep"], "--out", "out", "--force") == 0
-
-
-def test_an_empty_name_of_a_folder_is_refused(all_files, capsys):
-    before = content(".")
-    assert call(*COMMANDS["inflate"], "--out", "") == 2
-    assert "the name of the folder is empty" in capsys.readouterr().err and content(".") == before
 
 
 def test_what_was_carried_out_is_not_carried_out_again(files, capsys):

@@ -102,6 +102,7 @@ def test_processes_take_turns_at_a_function(tmp_path, monkeypatch):
     pytest.importorskip("fcntl")
     monkeypatch.setattr(compat, "kept_in", lambda: tmp_path)
     turns = compat.Turns()
+    turns.longest_s = 60
     turns(True)
 
     def waits_s(function):
@@ -113,7 +114,7 @@ def test_processes_take_turns_at_a_function(tmp_path, monkeypatch):
                    stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": str(compat.PACKAGE.parent)})
     with hold() as other:
         assert other.stdout.readline() == "held\n"
-        assert waits_s(compat.is_ours) < 5      # another function
+        assert waits_s(compat.is_ours) < 30     # another function
         turns.longest_s = 0.3
         assert waits_s(compat.file_of) >= 0.3   # and not for ever
         other.stdin.close()
@@ -124,7 +125,7 @@ def test_processes_take_turns_at_a_function(tmp_path, monkeypatch):
     turns(True)
     turns(False)
     with hold() as other:       # what is kept is free for others while the function around it still compiles
-        is_free = bool(select([other.stdout], [], [], 10)[0])
+        is_free = bool(select([other.stdout], [], [], 120)[0])
         other.kill()
     assert is_free
     assert turns.file is not None

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.command_line import PROGRAM, call
+from tests.waiting import HANG_S
 
 MANUAL = Path(__file__).parents[1] / "manual"
 GIVEN = {"answer": "files", "questions": "files"}  # pages that begin with what another page has made
@@ -90,4 +91,4 @@ def test_the_service_answers_as_its_page_shows(empty, capfd):
                 time.sleep(0.1)
     finally:
         server.send_signal(signal.SIGTERM)
-        assert server.wait(60) == 0
+        assert server.wait(HANG_S) == 0

@@ -41,6 +41,7 @@ from sched_lab.andreas.store import Store, commit, read_book
 from sched_lab.lab.frames import InputError
 from tests.andreas.soak import CLUSTER, Caller, soak, teach
 from tests.command_line import call
+from tests.waiting import HANG_S
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="SIGKILL is of POSIX")
@@ -292,11 +293,11 @@ def test_the_command_is_killed_taken_over_and_ended(tmp_path: Path, processes: l
         direct.request("POST", "/jobs", json.dumps(JOB | {"id": "b"}), Caller(0, "open sesame").headers)
         refused = direct.getresponse()
         assert refused.status == 503 and b"another service has taken over" in refused.read()
-    assert second.wait(30) == 2   # and ends
+    assert second.wait(HANG_S) == 2   # and ends
     assert caller.ask("GET", "/jobs/b")[0] == 404
     caller.forget()
     third.terminate()
-    assert third.wait(30) in (0, 143, -signal.SIGTERM)
+    assert third.wait(HANG_S) in (0, 143, -signal.SIGTERM)
 
 
 def refused(folder: Path, *words: str, capsys: pytest.CaptureFixture[str]) -> str:

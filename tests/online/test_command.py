@@ -137,14 +137,10 @@ def test_a_wrong_file_is_refused(name, change, parts, files, capsys):
 
 
 WRONG_OPTIONS = {
-    "unknown policy": (["--policy", "best"], ["'best'", "fgd, pwr"]),
     "alpha above 1": (["--policy", "pwr-fgd:1.5"], ["1.5", "from 0 to 1"]),
     "alpha below 0": (["--policy", "pwr-fgd:-0.1"], ["-0.1", "from 0 to 1"]),
     "alpha missing": (["--policy", "pwr-fgd"], ["''", "from 0 to 1"]),
     "alpha not a number": (["--policy", "pwr-fgd:nan"], ["nan", "from 0 to 1"]),
-    "unknown power model": (["--power", "eq9"], ["eq9", "package"]),
-    "unknown arithmetic": (["--arithmetic", "fuzzy"], ["fuzzy", "reference"]),
-    "unknown sampling": (["--sampling", "bootstrap"], ["bootstrap", "permutation-first"]),
     "bad seeds": (["--seeds", "9-0"], ["9-0"]),
     "until 0": (["--until", "0"], ["--until"]),
     "until nan": (["--until", "nan"], ["--until"]),
@@ -194,19 +190,6 @@ def test_finished_seeds_are_kept_and_a_damaged_one_is_made_again(files, capsys):
     assert [line.endswith("(kept)") for line in capsys.readouterr().out.splitlines()] == [True, False, True]
     assert content("out") == first
     assert os.stat("out/seed-0/curve.csv").st_mtime == 1  # not written again
-
-
-def test_other_options_neither_keep_nor_replace_old_results(files, capsys):
-    inflate("--policy", "fgd")
-    before = content("out")
-    capsys.readouterr()
-    for seeds in ("0", "1"):
-        assert inflate("--policy", "pwr", "--seeds", seeds) == 2
-        assert "policy was 'fgd', now 'pwr'" in capsys.readouterr().err
-    assert content("out") == before
-    assert inflate("--policy", "pwr", "--force") == 0
-    assert "(kept)" not in capsys.readouterr().out
-    assert json.loads(Path("out/seed-0/summary.json").read_text())["policy"] == "pwr"
 
 
 def test_a_device_gives_the_results_of_one_after_the_other(files, capsys):
