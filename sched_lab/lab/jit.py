@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import cache, cached_property, lru_cache, update_wrapper
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -65,14 +66,17 @@ def is_ours(file: Path) -> bool:
 def _imported_files(file: Path) -> tuple[Path, ...]:
     """Files of ours that one of them imports, at the top or inside a function."""
     folder = file.relative_to(PACKAGE.parent).parent.parts
-    found: set[Path] = set()
+    ours = {PACKAGE.name, *BESIDE}
+    found: set[str] = set()     # plain texts: a command asks for a thousand, most of which are names of functions
     for dots, module, names in IMPORT.findall(file.read_text(encoding="utf-8")):
-        base = [*folder[:len(folder) - len(dots) + 1]] if dots else []
-        start = [*base, *filter(None, module.split("."))]
-        for name in ["", *re.findall(r"\w+", names)]:
-            path = PACKAGE.parent.joinpath(*start, *filter(None, [name]))
-            found |= {path.with_suffix(".py"), path / "__init__.py"}
-    return tuple(sorted(path for path in found if is_ours(path) and path.is_file()))
+        base = folder[:len(folder) - len(dots) + 1] if dots else ()
+        start = (*base, *filter(None, module.split(".")))
+        if start and start[0] in ours:
+            below = "/".join(start)
+            found |= {below, *(f"{below}/{name}" for name in re.findall(r"\w+", names))}
+    root = str(PACKAGE.parent)
+    paths = (f"{root}/{name}{end}" for name in found for end in (".py", "/__init__.py"))
+    return tuple(sorted(Path(path) for path in paths if os.path.isfile(path)))
 
 
 @cache
@@ -363,6 +367,20 @@ class Compiling:
 compiling_told = Compiling()
 
 
+def without_blas() -> None:
+    """Let numba go without SciPy's matrix products, which no function of ours asks it for.
+
+    It looks whether they are there, and SciPy takes longer to be imported than numba itself.
+    """
+    name = "scipy.linalg.cython_blas"
+    if name not in sys.modules:
+        sys.modules[name] = cast(Any, None)     # "not found", to whoever imports it
+        try:
+            import_module("numba.np.arraymath")
+        finally:
+            del sys.modules[name]
+
+
 @cache
 def _listen() -> None:
     """Hear of numba's events (its documentation, "Event API")."""
@@ -403,6 +421,8 @@ def _listen() -> None:
             if not turns.depth:
                 config.CACHE_DIR = self.plain
 
+    if compiling_told.is_command:
+        without_blas()
     register: Any = event.register
     register("numba:compile", Compilation())
     register("numba:compiler_lock", Compiler())
