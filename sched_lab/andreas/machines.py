@@ -87,16 +87,17 @@ class Load(NamedTuple):
     Parameters
     ----------
     cuts_s : (stretches + 1,) ends of the stretches
-    is_on : (runs, stretches) whether a run is under way
-    gpus, node : (runs,) what it has, and where
+    begin, end : (runs,) the first stretch of a run, and the one after its last
+    gpus, part : (runs,) what it has, and on which of the nodes of the machine
     parts : (parts,) nodes of the machine
     used : (parts, stretches) GPUs in use
     """
 
     cuts_s: Floats
-    is_on: np.ndarray
+    begin: Integers
+    end: Integers
     gpus: Integers
-    node: Integers
+    part: Integers
     parts: Integers
     used: Integers
 
@@ -109,10 +110,13 @@ def load_of(instance: Instance, history: pd.DataFrame, machine: int,
     node, configuration = (history[name].to_numpy(np.int64)[rows] for name in HISTORY[1:3])
     start_s, end_s = (history[name].to_numpy(np.float64)[rows] for name in HISTORY[3:])
     gpus = instance.fleet.configuration_gpus[configuration]
-    cuts_s = np.unique([*start_s, *end_s, *horizon])
-    is_on = (start_s[:, None] <= cuts_s[:-1]) & (end_s[:, None] >= cuts_s[1:])
-    used = (parts[:, None] == node) * gpus @ is_on
-    return Load(cuts_s, is_on, gpus, node, parts, used)
+    cuts_s = np.unique(np.concatenate([start_s, end_s, horizon]))
+    begin, end = np.searchsorted(cuts_s, start_s), np.searchsorted(cuts_s, end_s)
+    part = np.searchsorted(parts, node)
+    taken = np.zeros((len(parts), len(cuts_s)), np.int64)
+    np.add.at(taken, (part, begin), gpus)
+    np.subtract.at(taken, (part, end), gpus)
+    return Load(cuts_s, begin, end, gpus, part, parts, taken.cumsum(axis=1)[:, :-1])
 
 # %% ../../nbs/30c_andreas_machines.ipynb #30c-022
 def added_of(instance: Instance, load: Load) -> Floats:
@@ -181,13 +185,15 @@ def shares_of(instance: Instance, load: Load, machine: int) -> Floats:
     """(runs,) shares of the runs of a machine in what it costs while it is in use."""
     site = site_of(instance)
     prices = instance.prices or Prices(np.zeros(1), np.array([site.eur_per_kwh]))
-    row = np.searchsorted(load.parts, load.node)
     per_gpu_w = added_of(instance, load) / np.maximum(load.used, 1)
     base_w = site.base_w[machine] / np.maximum(load.used.sum(axis=0), 1)
-    watts = load.is_on * load.gpus[:, None] * (per_gpu_w[row] + base_w)
+    length = load.end - load.begin
+    run = np.repeat(np.arange(len(length)), length)  # each run in each of its stretches
+    stretch = np.arange(len(run)) - np.repeat(np.cumsum(length) - load.end, length)
+    watts = load.gpus[run] * (per_gpu_w[load.part[run], stretch] + base_w[stretch])
     eur_s = np.diff(integral_until(prices, load.cuts_s))
-    shares: Floats = watts @ eur_s / 1000 * site.pue / SECONDS_PER_HOUR
-    return shares
+    shares: Floats = np.bincount(run, watts * eur_s[stretch], len(length)) / 1000
+    return shares * site.pue / SECONDS_PER_HOUR
 
 # %% ../../nbs/30c_andreas_machines.ipynb #30c-031
 def energy_by_job(instance: Instance, history: pd.DataFrame,

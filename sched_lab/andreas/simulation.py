@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import repeat
-from typing import NamedTuple
+from itertools import accumulate, repeat
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -454,7 +454,7 @@ def bill(simulation: Simulation) -> pd.DataFrame:
                          "tardiness_s": late_s})
 
 # %% ../../nbs/35_andreas_simulation.ipynb #35-049
-def _beside(free: Integers, gpus: int) -> Integers:
+def _beside(free: list[int], gpus: int) -> list[int]:
     """The lowest free lanes, side by side if possible."""
     starts = [i for i in range(len(free) - gpus + 1) if free[i + gpus - 1] - free[i] == gpus - 1]
     return free[starts[0] if starts else 0:][:gpus]
@@ -468,20 +468,23 @@ def gantt_frame(simulation: Simulation) -> tuple[pd.DataFrame, list[str]]:
     """
     instance = simulation.instance
     fleet = instance.fleet
-    rows = []
-    first = np.cumsum(fleet.node_gpus) - fleet.node_gpus
-    free_s = np.full(fleet.node_gpus.sum(), -np.inf)
+    rows: list[list[Any]] = []
+    node_gpus, gpus_of = fleet.node_gpus.tolist(), fleet.configuration_gpus.tolist()
+    first = [0, *accumulate(node_gpus)]
+    free_s = [-np.inf] * first[-1]
     is_late = simulation.end_s > instance.jobs.due_s
     ordered = simulation.history.sort_values(["start_s", "end_s", "job"])
     columns = (ordered[name].tolist() for name in HISTORY)
     for job, node, configuration, start_s, end_s in zip(*columns, strict=True):
-        lane = first[node]
-        free = lane + np.flatnonzero(free_s[lane:lane + fleet.node_gpus[node]] <= start_s)
-        chosen = _beside(free, fleet.configuration_gpus[configuration])
-        free_s[chosen] = end_s
+        free = [lane for lane in range(*first[node:node + 2]) if free_s[lane] <= start_s]
+        chosen = _beside(free, gpus_of[configuration])
         kind = "late" if is_late[job] else "in time"
-        for part in np.split(chosen, np.flatnonzero(np.diff(chosen) > 1) + 1):
-            rows.append((part[0], len(part), start_s, end_s, instance.job_name[job], kind))
+        for lane in chosen:
+            free_s[lane] = end_s
+            if lane - 1 in chosen:
+                rows[-1][1] += 1
+            else:
+                rows.append([lane, 1, start_s, end_s, instance.job_name[job], kind])
     frame = pd.DataFrame(rows, columns=["lane", "num_lanes", "start", "end", "label", "kind"])
     names = zip(instance.node_name, fleet.node_gpus, strict=True)
     return frame, [f"{name} GPU {i}" for name, count in names for i in range(count)]
