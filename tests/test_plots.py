@@ -277,6 +277,19 @@ def test_back_to_back_jobs_fill_their_lane(tmp_path, count):
     assert np.allclose(gaps, 1 if width >= 4 else 0, atol=0.15)
 
 
+def test_what_is_too_narrow_to_be_told_apart_is_drawn_as_one(tmp_path):
+    """Six thousand on two lanes and then on one, with a hole, a change of kind and a wide one."""
+    start = np.arange(6000) * 10.0
+    frame = pd.DataFrame({"lane": 0, "num_lanes": np.where(start < 30_000, 2, 1), "start": start, "end": start + 10,
+                          "label": "a", "kind": np.where(start < 45_000, "task", "create")}).drop(range(1500, 2000))
+    wide = pd.DataFrame([[0, 2, 60_000.0, 64_000.0, "wide", "task"]], columns=frame.columns)
+    svg = save_svg(gantt_chart(pd.concat([frame, wide]), ["GPU 0", "GPU 1"]), tmp_path / "a.svg").read_text()
+    task, create = GANTT_COLOURS["task"], GANTT_COLOURS["create"]
+    assert sorted((round(left), round(wide), fill) for left, wide, fill, _ in fills(svg)[0]) == [
+        (0, 149, task), (0, 149, task), (200, 99, task), (200, 249, task), (450, 149, create), (600, 39, task)]
+    assert "wide" in shown(svg)
+
+
 @pytest.mark.parametrize("kinds", [["task"], ["create", "task", "destroy"]])
 def test_every_kind_has_its_legend_colour(tmp_path, kinds):
     """Also beside a chart with other kinds, with which it shares its legend."""

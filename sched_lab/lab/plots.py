@@ -450,6 +450,7 @@ _LETTER_PX = 7
 _LABEL_PX = 180
 _GAP_PX = 1  # the gap after a rectangle, and how wide it must be to have one
 _LEAST_PX = 4
+_MOST_APART = 5000  # rectangles that are drawn one by one, however narrow
 
 
 def lane_names(names: Sequence[str], lanes: alt.Y) -> alt.Chart:
@@ -463,10 +464,31 @@ def lane_names(names: Sequence[str], lanes: alt.Y) -> alt.Chart:
     return chart
 
 
+def _joined(data: pd.DataFrame, least: float) -> pd.DataFrame:
+    """One rectangle for those of a kind that touch in a lane, where each is too narrow for a gap and a label.
+
+    Parameters
+    ----------
+    data : rectangles
+    least : time from which on a rectangle is one of its own
+    """
+    is_narrow = data["end"] - data["start"] < least
+    narrow = data[is_narrow]
+    each = narrow.loc[narrow.index.repeat(narrow["num_lanes"])].assign(num_lanes=1, label="")
+    each["lane"] += each.groupby(level=0).cumcount()
+    each = each.sort_values(["lane", "start"], kind="stable")
+    last = each.shift()
+    goes_on = (each["lane"] == last["lane"]) & (each["kind"] == last["kind"]) & (each["start"] <= last["end"])
+    whole = each.groupby((~goes_on).cumsum().to_numpy()).agg(dict.fromkeys(each, "first") | {"end": "max"})
+    return pd.concat([data[~is_narrow], whole], ignore_index=True)
+
+
 def _rectangles(data: pd.DataFrame, since: float, until: float) -> pd.DataFrame:
     """Corners of what lies between two times, and the labels that fit."""
     data = data[(data["start"] < until) & (data["end"] > since)].astype({"label": str})
     pixel = (until - since) / _GANTT_PX
+    if len(data) > _MOST_APART:
+        data = _joined(data, _LEAST_PX * pixel)
     left = data["start"].clip(lower=since)
     right = data["end"].clip(upper=until)
     width = right - left
@@ -490,7 +512,7 @@ def gantt_chart(frame: pd.DataFrame, lanes: Sequence[str], *, title: str = "",
     Parameters
     ----------
     frame : one row per rectangle with `lane` (first lane, from 0), `num_lanes`, `start`, `end`,
-        `label` and `kind`
+        `label` and `kind`; of very many, those of a kind that touch and are too narrow for a label are drawn as one
     lanes : names of the lanes, top to bottom
     colours : fill by kind, all that there can be; the legend shows them if the frame has several
     since, until : ends of the time axis, to enlarge a part or to compare schedules; 0 and the last
