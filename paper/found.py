@@ -474,9 +474,9 @@ number("hadar.planned-jct", "46_hadar_planned", TRACE)(
     lambda t: fixed(on_trace(t, "mean_jct_h")["Planned"], 0, "h"))
 number("hadar.planned-above", "46_hadar_planned", TRACE)(lambda t: percent(
     100 * (on_trace(t)["Planned"] / on_trace(t)["price bound"] - 1)))
-number("hadar.energy-above", "49_hadar_results", ENERGY)(
+number("hadar.energy-above", "46a_hadar_energy", ENERGY)(
     lambda e: percent(energy_above(e)["Hadar effnorm"], 0))
-number("hadar.energy-planned", "49_hadar_results", ENERGY)(
+number("hadar.energy-planned", "46a_hadar_energy", ENERGY)(
     lambda e: percent(energy_above(e)["Planned"], 0))
 number("hadar.mixing", "49_hadar_results", TRACE)(lambda t: percent(
     100 * (on_trace(t)["Hadar effnorm, one type"] / on_trace(t)["Hadar effnorm"] - 1)))
