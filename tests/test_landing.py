@@ -134,8 +134,8 @@ PLAIN = frozenset({  # words that a chapter gives a meaning of its own, and that
     cluster configuration conservative content copy cost counters critical cut cycle drained dual easy
     events explains exploits feasible final free frontier full gap group history hole horizon ideal idle
     instance instances job kernel ledger life list maximal mechanism move oracle outlook partition
-    parts penalty place placement places plan pool pressure prices problem profiles reserved result
-    reversed round rule runs schedule scheduler score seen sleeps slice span specification split state
+    parts penalty place placement places plan pool pressure problem profiles reserved result
+    reversed round rule schedule scheduler score seen sleeps slice span specification split state
     steps terms type urgent watch work worth
     """.split(), "energy cost", "no interval", "training job", "whole GPUs"})
 
