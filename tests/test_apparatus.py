@@ -18,6 +18,8 @@ SAME = {
 # one symbol, two meanings, in chapters that no third one builds on: why the letter stays
 TWICE = {
     "12": {"b _i": "the start of a task in 54a; the slices of an instance in 58",
+           "d _k": "the advantage of a set of policies in 29d; the durations of a task in 57",
+           "k": "how far ahead of its due date a job counts in 34a; a step of a plan in 57",
            "P": "power in 12b; the placements of instances in 66d",
            "w _q": "the slices that phase 1 counts for a profile in 50b; the demand for a profile in 66d"},
     "00": {"N": "the count of 11; the empty seconds of 14, which counts no tasks"},
