@@ -45,6 +45,11 @@ def content(folder):
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
+def tree(folder):
+    """Name everything below a folder, hidden files included."""
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*"))
+
+
 def assert_refused(code, capsys, *parts):
     """Exit code 2, one line on standard error with these parts, and no output folder."""
     error = capsys.readouterr().err

@@ -34,6 +34,7 @@ from sched_lab.lab.frames import (
     write_frame,
     write_json,
 )
+from tests.command_line import tree
 
 COLUMNS = {
     "name": Column("text", unique=True),
@@ -43,11 +44,6 @@ COLUMNS = {
 }
 GOOD = "name,gpu,idle_w\nada,8,231.5\nbob,4,120\n"
 FRAME = pd.DataFrame({"policy": ["fgd", "pwr"], "load": [0.1, 1 / 3], "placed": [9, 8], "ok": [True, False]})
-
-
-def tree(folder: Path) -> list[str]:
-    """Everything below a folder, hidden files included."""
-    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*"))
 
 
 @pytest.mark.parametrize(("error", "words"), [

@@ -14,12 +14,7 @@ import pytest
 
 from sched_lab.lab import reports
 from sched_lab.lab.frames import OutputError, write_bytes, write_json
-from tests.command_line import content
-
-
-def tree(folder: Path) -> list[str]:
-    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*"))
-
+from tests.command_line import content, tree
 
 # --- a report --------------------------------------------------------------------------------------------------------
 

@@ -5,8 +5,9 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sched_lab.andreas.service import Book, Change, Join, Measure, Report, Submit, join, measure, report, submit
-from sched_lab.andreas.store import Store, commit, read_book
+from sched_lab.andreas.service import Book, Join, Measure, Report, Submit, join, measure, report, submit
+from sched_lab.andreas.store import Store, read_book
+from tests.andreas.test_service import carry_out
 
 PRICES = {"TESLA,1": 0.12}
 
@@ -52,18 +53,13 @@ def test_what_is_stored_comes_back(tmp_path: Path) -> None:
     store = Store(tmp_path / "jobs.db")
     book = read_book(store, PRICES)
 
-    def carry_out(change: Change | None) -> None:
-        assert change is not None
-        commit(store, book, change)
-        book.apply(change)
-
-    carry_out(join(book, "v1", Join(gpu="TESLA", num_gpus=1), 0.0))
+    carry_out(book, store, join(book, "v1", Join(gpu="TESLA", num_gpus=1), 0.0))
     for number, application in enumerate(("net", "net ", "Net")):
-        carry_out(measure(book, sample(f"m{number}", 3, 0.1 + number, application), 1.0))
+        carry_out(book, store, measure(book, sample(f"m{number}", 3, 0.1 + number, application), 1.0))
     for name in ("a", "A"):
-        carry_out(submit(book, Submit(id=name, application="net", batch=32, epochs=4, due_s=2e9,
+        carry_out(book, store, submit(book, Submit(id=name, application="net", batch=32, epochs=4, due_s=2e9,
                                       weight_eur_per_s=3e-4), 2.0))
-    carry_out(report(book, "A", Report(sequence=2, epochs_done=3), 3.5))
+    carry_out(book, store, report(book, "A", Report(sequence=2, epochs_done=3), 3.5))
     store.close()
     again = Store(tmp_path / "jobs.db")
     found = read_book(again, PRICES)

@@ -22,8 +22,7 @@ from tests.fleet.problems import in_jobs, problem_like, tasks_like, texts, timed
 LISTS = 8  # event lists in one example, one after another: each begins with what the one before has left
 APART_S = 1000.0
 pytestmark = pytest.mark.usefixtures("python_itself")
-POLICIES = ["pwr-fgd:0.1", "joint", "stay", "random", "gpu-clustering", "kubernetes",
-            "fgd@0.4@random@0.7@pwr-fgd:0.2"]
+POLICIES = ["joint", "stay", "random", "gpu-clustering", "fgd@0.4@random@0.7@pwr-fgd:0.2"]
 SOME = settings(derandomize=True, max_examples=24, suppress_health_check=list(HealthCheck))
 
 

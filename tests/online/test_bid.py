@@ -3,7 +3,6 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
-from functools import cache
 
 import numpy as np
 import pytest
@@ -235,15 +234,9 @@ for _ in range(6):
 """
 
 
-@cache
-def prices_on(kind: str) -> str:
-    """Prices of six states in a process of its own: on this CPU, on the oldest of its kind, or without a compiler."""
-    other = {"generic": {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""},
-             "interpreted": {"SCHED_LAB_COMPILE": "never"}, "this": {}}[kind]
-    return subprocess.run([sys.executable, "-c", PRICES], env=os.environ | other, check=True, text=True,
-                          capture_output=True, timeout=1200).stdout
-
-
-@pytest.mark.parametrize("kind", ["generic", "interpreted"])
-def test_one_dual_of_several_is_the_same_on_every_cpu(kind):
-    assert prices_on(kind) == prices_on("this") != ""
+def test_one_dual_of_several_is_the_same_on_every_cpu():
+    """Python multiplies and adds one number at a time, as the oldest of CPUs: what a newer one joins would differ."""
+    compiled, plain = (subprocess.run([sys.executable, "-c", PRICES], env=os.environ | {"SCHED_LAB_COMPILE": said},
+                                      check=True, text=True, capture_output=True).stdout
+                       for said in ("always", "never"))
+    assert compiled == plain != ""
