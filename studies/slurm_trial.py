@@ -11,7 +11,9 @@ side by side. What it wrote so is in `data/slurm`.
 
 With `--shares` jobs are those of ten users in five accounts, whom fair share and age order; that
 needs the packages `slurmdbd mariadb-server`, too, and writes `shares.txt` (`sshare -a -P`). What it
-wrote so is in `data/slurm/shares`.
+wrote so is in `data/slurm/shares`. With `--limits` some jobs are of a QOS that goes first, and
+limits of QOS, accounts and users hold jobs back; `limits.txt` has them, as `sacctmgr -P` shows,
+and is in `data/slurm/limits`.
 """
 
 from __future__ import annotations
@@ -81,6 +83,11 @@ AccountingStoragePass={run}/munge.socket
 PriorityWeightFairshare=10000
 PriorityDecayHalfLife=00:05:00
 """
+LIMITS_CONF = """\
+AccountingStorageEnforce=limits,qos
+AccountingStorageTRES=gres/gpu
+PriorityWeightQOS=5000
+"""
 DBD_CONF = """\
 AuthType=auth/munge
 AuthInfo=socket={run}/munge.socket
@@ -102,6 +109,13 @@ ACCOUNTS = {  # the account above and the share; users, whom any Debian has, and
     "biology": ("root", 1, {"uucp": 1}),
     "genes": ("biology", 1, {"proxy": 1, "backup": 1}),
     "cells": ("biology", 1, {"list": 1, "irc": 1})}
+LIMITS = (  # what sacctmgr is told
+    "add qos high priority=10 MaxTRESPerUser=gres/gpu=32 MaxJobsPerUser=2",
+    "modify qos normal set priority=2",
+    "modify account vision biology speech set qos=normal,high",
+    "modify account vision set GrpTRES=gres/gpu=40", "modify account biology set GrpJobs=16",
+    "modify user news set MaxJobs=3", "modify user list uucp set MaxJobs=4")
+HIGH_SHARE = 0.3  # of the jobs
 USERS = [(user, account) for account, (_, _, users) in ACCOUNTS.items() for user in users]
 GRES = "AutoDetect=off\nNodeName={names} Name=gpu Type=a100 File={run}/gpu[0-{last_gpu}]\n"
 
@@ -151,7 +165,7 @@ def said(*command: str, env: dict[str, str]) -> str:
     return done.stdout
 
 
-def write_files(run: Path, nodes: int, port: int, depth: int, has_shares: bool) -> dict[str, str]:
+def write_files(run: Path, nodes: int, port: int, depth: int, more: str) -> dict[str, str]:
     """Write what the daemons read, GPUs as device files too; return the clients' environment."""
     for name in ("state", "spool", "log"):
         (run / name).mkdir()
@@ -160,7 +174,7 @@ def write_files(run: Path, nodes: int, port: int, depth: int, has_shares: bool) 
     words = {"run": run, "names": f"n[01-{nodes:02d}]", "port": port, "first_port": port + 1,
              "last_port": port + nodes, "depth": depth, "last_gpu": GPUS_PER_NODE - 1,
              "dbd_port": port + nodes + 1, "sql_port": port + nodes + 2}
-    (run / "slurm.conf").write_text((CONF + SHARES_CONF * has_shares).format(**words))
+    (run / "slurm.conf").write_text((CONF + more).format(**words))
     (run / "slurmdbd.conf").write_text(DBD_CONF.format(**words))
     (run / "slurmdbd.conf").chmod(0o600)
     (run / "gres.conf").write_text(GRES.format(**words))
@@ -217,6 +231,15 @@ def keep_accounts(run: Path, port: int, env: dict[str, str], stack: ExitStack) -
             tried(*add, "user", user, f"account={account}", f"fairshare={own}", env=env)
 
 
+def keep_limits(env: dict[str, str]) -> str:
+    """Tell slurmdbd the limits; return how it shows them."""
+    for line in LIMITS:
+        tried("sacctmgr", "--immediate", *line.split(), env=env)
+    columns = "format=Account,User,ParentName,GrpJobs,GrpTRES,MaxJobs,MaxTRES,QOS,DefaultQOS"
+    return "".join(said("sacctmgr", "-P", "show", *what, env=env)
+                   for what in (["qos"], ["assoc", columns]))
+
+
 def submit(jobs: pd.DataFrame, env: dict[str, str]) -> pd.DataFrame:
     """Submit jobs when they are due; return them with their numbers, and when that was."""
     begin_s = time.monotonic()
@@ -229,7 +252,8 @@ def submit(jobs: pd.DataFrame, env: dict[str, str]) -> pd.DataFrame:
             "--ntasks-per-node=1", f"--cpus-per-task={gpus * CPUS_PER_GPU}",
             f"--mem={gpus * GIB_PER_GPU}G", f"--gres=gpu:{gpus}", f"--time={job['limit_min']:.0f}",
             "--output=/dev/null", "--chdir=/", *(
-                [f"--uid={job['user']}", f"--account={job['account']}"] if "user" in job else []),
+                f"--{option}={job[name]}" for option, name in (
+                    ("uid", "user"), ("account", "account"), ("qos", "qos")) if name in job),
             "--wrap", f"sleep {job['asked_s']:.0f}", env=env)
         numbers.append(int(answer))
         at_s.append(round(time.monotonic() - begin_s, 2))
@@ -245,10 +269,13 @@ def main(folder: Annotated[Path, typer.Argument(help="a new or empty folder for 
                                              "that all GPUs need for them")] = 0.5,
          depth: Annotated[int, typer.Option(min=1, help="bf_max_job_test")] = 100,
          shares: Annotated[bool, typer.Option(help="of users in accounts, by fair share")] = False,
+         limits: Annotated[bool, typer.Option(help="with --shares: QOS, and limits")] = False,
          again: Annotated[Path | None, typer.Option(help="a submitted.csv: its jobs")] = None,
          port: Annotated[int, typer.Option(help="of slurmctld; nodes have those after it")] = 17000,
          ) -> None:
     """Let jobs sleep under a real Slurm with backfill and multifactor, and keep its record."""
+    if limits and not shares:
+        raise typer.BadParameter("limits are those of users: give --shares, too")
     missing = [name for name in PROGRAMS + ACCOUNTING * shares if not shutil.which(name)]
     if missing or os.geteuid() != 0:
         raise typer.BadParameter("a trial needs root, and the packages slurmctld, slurmd, "
@@ -259,13 +286,16 @@ def main(folder: Annotated[Path, typer.Argument(help="a new or empty folder for 
         raise typer.BadParameter(f"{folder} is not empty: choose another folder")
     made = pd.read_csv(again) if again else made_jobs(jobs, nodes, seed, span)
     if shares and not again:
-        drawn = np.random.default_rng(seed).integers(len(USERS), size=jobs)
+        rng = np.random.default_rng(seed)
+        drawn = rng.integers(len(USERS), size=jobs)
         users, accounts = zip(*(USERS[one] for one in drawn), strict=True)
         made = made.assign(user=users, account=accounts)
+        if limits:
+            made = made.assign(qos=np.where(rng.random(jobs) < HIGH_SHARE, "high", "normal"))
     with tempfile.TemporaryDirectory(prefix="slurm") as place, ExitStack() as stack:
         run = Path(place)
         run.chmod(0o755)  # the jobs of users read their script in it
-        env = write_files(run, nodes, port, depth, shares)
+        env = write_files(run, nodes, port, depth, SHARES_CONF * shares + LIMITS_CONF * limits)
         files = {"socket": "munge.socket", "key-file": "munge.key", "pid-file": "munge.pid",
                  "seed-file": "munge.seed", "log-file": "log/munge.log"}
         stack.enter_context(running("munged", "--foreground", "--force", *(
@@ -277,6 +307,8 @@ def main(folder: Annotated[Path, typer.Argument(help="a new or empty folder for 
         for node in range(1, nodes + 1):
             stack.enter_context(running("slurmd", "-D", "-f", conf, "-N", f"n{node:02d}", env=env))
         wait_for_nodes(nodes, env)
+        if limits:
+            (folder / "limits.txt").write_text(keep_limits(env))
         submitted = submit(made, env)
         deadline_s = time.monotonic() + 60 * float(made["limit_min"].sum())
         while said("squeue", "--noheader", env=env).strip():

@@ -234,6 +234,9 @@ SlurmConfig = Annotated[Path | None, option(
     "priorities of the record]", metavar="FILE")]
 SlurmShares = Annotated[Path | None, option(
     "What sshare -a -P prints: the shares of accounts and users, for the fair share of --slurm-config.", metavar="FILE")]
+SlurmLimits = Annotated[Path | None, option(
+    "What sacctmgr -P show qos and sacctmgr -P show assoc print, one behind the other: QOS, and limits of them, accounts and "
+    "users, for the queue of --slurm-config.", metavar="FILE")]
 Fit = Annotated[bool, option(
     "Take the rule of the queue under which the replay explains the record best, in place of --backfill, and then "
     "the placement among --policies.", "--fit")]
@@ -502,8 +505,8 @@ def replay_command(cluster: ClusterOrJournal, out: AnswerFolder, policies: Polic
                    power: PowerName = "eq1", gpu_power: GpuPower = None,
                    cpu_power: CpuPower = None, hardware: HardwareFile = None,
                    load_curve: LoadCurve = "step", against: Against = "", seed: Seed = 0,
-                   slurm_config: SlurmConfig = None, slurm_shares: SlurmShares = None, workers: Workers = 0,
-                   force: Force = False) -> None:
+                   slurm_config: SlurmConfig = None, slurm_shares: SlurmShares = None,
+                   slurm_limits: SlurmLimits = None, workers: Workers = 0, force: Force = False) -> None:
     """Replay the tasks of a cluster at their times under several policies, and compare.
 
     **summary.csv** has a row for each policy: tasks served and refused (those that never start),
@@ -526,7 +529,8 @@ def replay_command(cluster: ClusterOrJournal, out: AnswerFolder, policies: Polic
     """
     if (cluster.is_file() or cluster.is_dir()) and is_journal(cluster):
         for name, value in (("policies", policies), ("at", at), ("what-if", what_if),
-                            ("slurm-config", slurm_config), ("slurm-shares", slurm_shares)):
+                            ("slurm-config", slurm_config), ("slurm-shares", slurm_shares),
+                            ("slurm-limits", slurm_limits)):
             if value not in ("", None):
                 raise InputError(f"--{name} does not go with a journal", value=value,
                                  mend="a journal is played again as it is: leave it out")
@@ -547,9 +551,10 @@ def replay_command(cluster: ClusterOrJournal, out: AnswerFolder, policies: Polic
     if slurm_config and "slurm" not in (backfill, *queues.split(",")) and not fit:
         raise InputError(f"--slurm-config says how Slurm's queue is served, not that of {backfill}",
                          value=slurm_config, mend="give --backfill slurm, or leave it out")
-    if slurm_shares and not slurm_config:
-        raise InputError("--slurm-shares goes with --slurm-config, which has the weight of the fair share",
-                         value=slurm_shares, mend="give the slurm.conf, too")
+    for name, value in (("shares", slurm_shares), ("limits", slurm_limits)):
+        if value and not slurm_config:
+            raise InputError(f"--slurm-{name} goes with --slurm-config, which says whether and how much they count",
+                             value=value, mend="give the slurm.conf, too")
     rules = tuple(rule.strip() for rule in queues.split(",")) if queues.strip() else ()
     for rule in rules:
         check_one_of(rule, BACKFILLS, "rule of the queue")
@@ -569,7 +574,7 @@ def replay_command(cluster: ClusterOrJournal, out: AnswerFolder, policies: Polic
     asked = Question(names, backfill, at, seed, settings,
                   np.inf if asleep_after is None else 60 * asleep_after, asleep_watts, price,
                   carbon, against, said.get("power_cap_w"),
-                  read_slurm_queue(slurm_config, slurm_shares) if slurm_config else SlurmQueue(), fit, rules)
+                  read_slurm_queue(slurm_config, slurm_shares, slurm_limits) if slurm_config else SlurmQueue(), fit, rules)
     problem, files = problem_in(cluster, said, seed, slurm_config)
     told = {"cluster": files, "policies": names, "backfill": backfill, "at": at,
             "asleep_after": asleep_after, "asleep_watts": asleep_watts, "price": sum_of(price), "carbon": sum_of(carbon),
@@ -578,7 +583,7 @@ def replay_command(cluster: ClusterOrJournal, out: AnswerFolder, policies: Polic
             **({"fit": True} if fit else {}), **({"queues": rules} if rules else {}),
             **({"worth": True, "objective": objective} if worth else {}),
             **({"slurm": asked.slurm._asdict()} if slurm_config else {})}
-    of_slurm = {"--slurm-config": slurm_config, "--slurm-shares": slurm_shares}
+    of_slurm = {"--slurm-config": slurm_config, "--slurm-shares": slurm_shares, "--slurm-limits": slurm_limits}
     paths = cluster, out, what_if, {option: file for option, file in of_slurm.items() if file}
     sentence = answer_replay(problem, out, asked, told, workers, force, paths)
     conclude(sentence, *next_words(

@@ -71,7 +71,10 @@ def serve_all(kernels, plan, waiting, now_s, ends, running) -> bool:
     aside: list[tuple] = []
     chosen: list[int] = []
     has_started = False
-    for job in waiting[:plan.slurm.max_job_test]:
+    seen = [job for job in waiting if slurm.hold_reason(plan.ceilings, job) != slurm.BY_JOBS]
+    for job in seen[:plan.slurm.max_job_test]:
+        if slurm.hold_reason(plan.ceilings, job):
+            continue
         if slurm.plan_start(plan, aside, job, running, now_s, chosen) == now_s:
             slurm.start_now(kernels, plan, job, chosen, now_s, ends, running)
             has_started = True
@@ -120,6 +123,48 @@ def fair_tree(shares, used) -> dict[tuple[str, str], float]:
 
     walk([row for row, one in enumerate(shares) if one.above < 0], False)
     return {(shares[row].account, shares[row].user): rank / num for row, rank in ranked}
+
+
+def is_held(limits, problem, running, job) -> bool:
+    """Whether a limit keeps a job of one part from starting beside those that run, as Slurm's documentation has it.
+
+    Of limits of a kind the QOS of the partition goes before that of the job, and that before its association.
+    """
+    tasks = problem.tasks
+    sizes = {"jobs": np.ones(len(tasks)), "cpu": tasks.cpu_milli, "mem": tasks.memory_mib, "gres/gpu": tasks.num_gpus}
+    qualities = {one.name: one for one in limits.qualities}
+
+    def order_of(task):
+        own, part = (qualities.get(name) for name in (
+            problem.qos[task], dict(limits.of_partition).get(problem.queue[task])))
+        return [one for one in ([own, part] if own and own.is_first else [part, own]) if one]
+
+    def chain_of(task):
+        who = problem.account[task], problem.user[task]
+        at = next((row for row, one in enumerate(limits.associations) if one[:2] == who), -1)
+        while at >= 0:
+            yield limits.associations[at]
+            at = limits.associations[at].above
+
+    def is_same(task, name):
+        return name is None or getattr(problem, name)[task] == getattr(problem, name)[job]
+
+    for what, size in sizes.items():
+        checks = []  # what is allowed, and to whom together
+        for kind, name in (("group", None), ("per_account", "account"), ("per_user", "user")):
+            first = next((one for one in order_of(job) if what in dict(getattr(one, kind))), None)
+            if first:
+                checks.append((dict(getattr(first, kind))[what], lambda task, first=first, name=name: (
+                    first in order_of(task) and is_same(task, name))))
+            elif kind == "group":
+                checks += [(dict(one.group)[what], lambda task, one=one: one in chain_of(task))
+                           for one in chain_of(job) if what in dict(one.group)]
+        if not any("jobs" in dict(one.per_account + one.per_user) for one in order_of(job)):
+            checks += [(dict(one.own)[what], lambda task: is_same(task, "user") and is_same(task, "account"))
+                       for one in [*chain_of(job)][:1] if what in dict(one.own)]
+        if size[job] and any(size[[job, *filter(counts, running)]].sum() > most for most, counts in checks):
+            return True
+    return False
 
 
 PLAIN = (earliest, shut_nodes, serve_all, rank_jobs)

@@ -39,7 +39,7 @@ MIBS = {"bytes": 2**-20, "kb": 1e3 / 2**20, "kib": 2**-10, "mb": 1e6 / 2**20, "m
         "gb": 1e9 / 2**20, "gib": 2**10, "tb": 1e12 / 2**20, "tib": 2**20}
 TIMES = ("submit", "start", "end", "duration", "wait", "walltime")
 TEXTS = ("name", "user", "queue", "node", "gpu_list", "gpu_models", "mig_profile", "constraints",
-         "state", "job", "fixed", "account", "gpu_model", "labels", "taints", "devices")
+         "state", "job", "fixed", "account", "qos", "gpu_model", "labels", "taints", "devices")
 
 JOB = "job"
 MEASURES = {
@@ -54,7 +54,7 @@ MEASURES = {
 }
 NODE_ONLY = {"gpu_model", "gpu_memory", "labels", "taints", "devices"}
 TASK_ONLY = {*TIMES, "gpu_share", "parts", "priority", "user", "queue", "gpu_list", "gpu_models",
-             "node", "mig_profile", "constraints", "job", "fixed", "account"}
+             "node", "mig_profile", "constraints", "job", "fixed", "account", "qos"}
 
 UNITS_IN_NAMES = re.compile(
     r"(?:^|[_ \-(\[.])(us|ms|s|sec|seconds|min|minutes|h|hours|d|days|bytes|kb|kib|mb|mib|gb|gib|"
@@ -220,7 +220,7 @@ def own_tasks(stated: Stated) -> pd.DataFrame:
     """Tasks of a table of one's own."""
     wish = "gpu_models" if stated.has("gpu_models") else "gpu_model"
     texts = {name: stated.texts(name) for name in
-             ("user", "queue", "node", "gpu_list", "mig_profile", "constraints", "job", "fixed", "account")}
+             ("user", "queue", "node", "gpu_list", "mig_profile", "constraints", "job", "fixed", "account", "qos")}
     is_shared = (texts["job"] != "") & texts["job"].duplicated(keep=False)
     texts["job"] = texts["job"].where(is_shared, "")
     stated.rows.note(is_shared.to_numpy(), "interpreted", "tasks of one job start together")

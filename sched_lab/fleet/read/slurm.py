@@ -582,7 +582,7 @@ def job_of(record: Any, is_waiting: bool, dump: Records, place: tuple[str, int])
         "name": name_of(record), "user": text_at(record, "user_name") or text_at(record, "user")
         or text_at(record, "association", "user"), "queue": text_at(record, "partition"),
         "account": text_at(record, "account") or text_at(record, "association", "account"),
-        "priority": priority, "walltime_s": 60 * minutes if minutes and minutes > 0 else None,
+        "qos": text_at(record, "qos"), "priority": priority, "walltime_s": 60 * minutes if minutes and minutes > 0 else None,
         "fixed": "its Requeue is 0" if dig(record, "requeue") is False else "",
         "constraints": constraints_of(record, dump, place), "wish": models_asked(gres_in(wish)),
         "hosts": hosts, "demands": demands_of(record, hosts, dump, place)}
@@ -592,7 +592,7 @@ USED = {
     "account", "allocation_nodes", "array", "array_job_id", "array_task_id", "array_task_string",
     "association", "cpus", "eligible_time", "end_time", "excluded_nodes", "features",
     "gres_detail", "het", "het_job_id", "het_job_offset", "job_id", "job_resources", "job_state", "memory_per_cpu",
-    "memory_per_node", "node_count", "nodes", "partition", "priority", "required",
+    "memory_per_node", "node_count", "nodes", "partition", "priority", "qos", "required",
     "required_nodes", "start_time", "state", "submit_time", "tasks", "time", "time_limit", "tres",
     "tres_alloc_str", "tres_per_job", "tres_per_node", "tres_per_socket", "tres_per_task",
     "tres_req_str", "user", "user_name"}
@@ -674,7 +674,7 @@ TEXT_FIELDS = {
     "Features": "features", "ReqNodeList": "required_nodes", "ExcNodeList": "excluded_nodes",
     "ArrayTaskId": "array_task_id", "JobId": "job_id", "ArrayJobId": "array_job_id",
     "HetJobId": "het_job_id", "HetJobOffset": "het_job_offset", "Priority": "priority",
-    "Account": "account", "NumCPUs": "cpus", "NumTasks": "tasks", "NumNodes": "node_count"}
+    "Account": "account", "QOS": "qos", "NumCPUs": "cpus", "NumTasks": "tasks", "NumNodes": "node_count"}
 TEXT_TIMES = {"SubmitTime": "submit_time", "EligibleTime": "eligible_time", "StartTime": "start_time",
               "EndTime": "end_time"}
 
@@ -742,8 +742,8 @@ def account_lines(source: Source, ledger: Ledger) -> pd.DataFrame:
 
 ACCOUNT_FIELDS = {
     "JobID", "JobIDRaw", "Submit", "Eligible", "Start", "End", "State", "NNodes", "AllocNodes",
-    "NodeList", "AllocTRES", "ReqTRES", "AllocCPUS", "NCPUS", "ReqCPUS", "User", "Account", "Partition", "Priority",
-    "AllocGRES", "ReqGRES", "ReqMem", "Timelimit", "TimelimitRaw"}
+    "NodeList", "AllocTRES", "ReqTRES", "AllocCPUS", "NCPUS", "ReqCPUS", "User", "Account", "QOS", "Partition",
+    "Priority", "AllocGRES", "ReqGRES", "ReqMem", "Timelimit", "TimelimitRaw"}
 
 
 LIMIT = re.compile(r"(?:(\d{1,6})-)?(\d{1,6})(?::(\d{1,2}))?(?::(\d{1,2}))?")
@@ -849,7 +849,7 @@ def account_table(source: Source, dump: Records, options: ReadOptions) -> pd.Dat
     note_rows(dump.ledger, source.name, cells.index[lost], "interpreted",
               "column Priority: no whole number below 10^15, taken as unknown")
     jobs = account_demands(cells, source, dump.ledger).assign(
-        name=cells["name"], user=cells["User"], account=cells["Account"], queue=cells["Partition"],
+        name=cells["name"], user=cells["User"], account=cells["Account"], qos=cells["QOS"], queue=cells["Partition"],
         priority=pd.to_numeric(cells["Priority"].where(is_whole)),
         walltime_s=account_walltimes(cells, source, dump.ledger))
     return spread(jobs.join(times), source.name, dump)

@@ -54,11 +54,12 @@ TASK_COLUMNS = {
     "gpu_milli": "integer", "mig_profile": "text", "gpu_models": "text", "cpu_milli": "integer",
     "memory_mib": "integer", "node": "text", "gpu_list": "text", "user": "text", "queue": "text",
     "priority": "integer", "constraints": "text", "state": "text", "job": "text",
-    "lacking_parts": "integer", "fixed": "text", "walltime_s": "time", "account": "text"}
+    "lacking_parts": "integer", "fixed": "text", "walltime_s": "time", "account": "text", "qos": "text"}
 
 TIMES = ("submit_s", "start_s", "end_s")
 OPTIONAL = (  # written only where some row has one
-    "taints", "devices", "constraints", "state", "job", "lacking_parts", "fixed", "walltime_s", "account")
+    "taints", "devices", "constraints", "state", "job", "lacking_parts", "fixed", "walltime_s", "account",
+    "qos")
 WAITING = "waiting"  # state of a task that a dump says waits; empty for all others
 LEDGER_COLUMNS = {
     "file": "text", "row": "integer", "what": "text", "reason": "text", "count": "integer"}

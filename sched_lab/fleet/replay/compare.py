@@ -31,6 +31,7 @@ from .bounds import Floors, energy_bounds, floors_of, wait_bound
 from .events import BOOKED, COMPARED, replay
 from .fidelity import FIDELITY, fidelity_of, gpus_over, record_of, room_while_waiting
 from .intervals import CONFIDENCE, Estimate, busy_periods, estimate_over
+from .limits import limit_words
 from .meter import measure, refused_tasks
 from .outages import Lost, Outages, apart, mean_over
 from .problem import (
@@ -853,6 +854,9 @@ def compared(problem: Problem, asked: Question, names: Sequence[str], lacking: S
             "a drained node starts nothing and lets go on what runs; rules that book ahead know of drains. A node that "
             "is down stops what runs and draws nothing, and nobody knows ahead when or for how long; what is stopped "
             "begins anew, in its old place in the queue, or ends if outages.csv says requeue = no, or slurm.conf JobRequeue=0")
+    ruled = [(name, schedule) for (name, rule), schedule in schedules.items() if rule == "slurm" and name != RECORDED]
+    if ruled and (asked.slurm.limits.qualities or asked.slurm.limits.associations):
+        about["assumptions"].append(f"under {ruled[0][0]} {limit_words(asked.slurm.limits, problem, ruled[0][1])}")
     if len(fidelity) and fidelity["misfit"].iloc[0] > 1:
         about["missing"] = missing_of(problem, asked, outcomes, next(
             one for cell, one in schedules.items() if cell[0] != RECORDED))

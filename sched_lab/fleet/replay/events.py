@@ -47,6 +47,7 @@ from .case import (
 from .outages import lost_of
 from .problem import Problem, Schedule
 from .rules import check_promises, check_schedule
+from .limits import ceilings_of
 from .slurm import OWN_NODES, SlurmQueue, order_of, planner_of, replay_slurm
 
 __all__ = ['replay']
@@ -1110,7 +1111,7 @@ def simulate(case: Case, backfill: str, problem: Problem | None = None,
         if backfill == "slurm" and problem is not None:
             zero_s = seconds_of(problem.zero or "") or 0.0
             lost = replay_slurm(kernels, planner_of(desk, timed, order_of(problem, timed, slurm),
-                                                    case.schedule, slurm, zero_s))
+                                                    ceilings_of(slurm.limits, problem), case.schedule, slurm, zero_s))
         elif backfill in BOOKED:
             lost = replay_booked(kernels, empty_plan(case, desk), backfill == "easy")
         else:
@@ -1181,6 +1182,7 @@ def replay(problem: Problem, policy: str | Policy = "fgd", *, seed: int = 0,
     case = case_of(problem, policy, seed, at_s, settings, cap_w)
     check_options(case, backfill, cap_w)
     schedule = simulate(case, backfill, problem, slurm)
-    check_schedule(problem, schedule, backfill=backfill, at_s=at_s, cap_w=cap_w, power=settings)
+    check_schedule(problem, schedule, backfill=backfill, at_s=at_s, cap_w=cap_w, power=settings,
+                   limits=slurm.limits if backfill == "slurm" else None)
     check_promises(problem, schedule, case.promise_s)
     return schedule

@@ -67,8 +67,8 @@ class Problem:
     submit_s, duration_s, start_s : (tasks,) seconds since `zero`; inf if a task does not end, nan
         if its start is unknown
     node, gpu_mask : (tasks,) recorded place; -1, and 0, if unknown
-    user, queue, account : (tasks,) empty if unknown; an account is what Slurm charges for a user's job, None if no
-        task has one
+    user, queue, account, qos : (tasks,) empty if unknown; an account is what Slurm charges for a user's job, and QOS is
+        its quality of service there; None if no task has one
     priority : (tasks,) larger goes first
     ledger : rows refused or interpreted on the way here: file, row, what, reason, count
     zero : ISO time of second 0; None if there were no dates
@@ -126,6 +126,7 @@ class Problem:
     expects_s: Floats | None = None
     most_left: State | None = None
     account: Texts | None = None
+    qos: Texts | None = None
 
     def grouped(self) -> Cluster:
         """The cluster with placement groups for CPU models: Cond. 4 is then that of placement."""
@@ -993,8 +994,8 @@ def problem_of(tables: ClusterTables) -> Problem:
     row = parts.row
     node, gpu_mask = places_of(draft, demands, parts, cluster)
     priority = known_or(draft.columns.numbers("priority"), 0)[row]
-    user, queue, constraint, fixed, account = (draft.columns.texts(name)[row] for name in (
-        "user", "queue", "constraints", "fixed", "account"))
+    user, queue, constraint, fixed, account, qos = (draft.columns.texts(name)[row] for name in (
+        "user", "queue", "constraints", "fixed", "account", "qos"))
     job = draft.columns.texts("job")
     lacking_parts = known_or(draft.columns.numbers("lacking_parts"), 0)[row]
     is_limited = (most_per_node[row] > 0) & (parts.part == 0)  # a row counts once
@@ -1012,7 +1013,7 @@ def problem_of(tables: ClusterTables) -> Problem:
         stock and Instances(demands.needs.profiles, demands.needs.counts[row], stock.room),
         fixed if (fixed != "").any() else None, None if len(whole) == len(number) else number,
         None if walltime_s is None else walltime_s[row], row, lacking_parts if lacking_parts.any() else None,
-        outages, account=account if (account != "").any() else None)
+        outages, account=account if (account != "").any() else None, qos=qos if (qos != "").any() else None)
 
 
 def outages_of(rows: pd.DataFrame, names: Texts, ledger: Ledger) -> Outages | None:

@@ -35,6 +35,7 @@ from .case import (
     node_milliwatts,
     parts_of_jobs,
 )
+from .limits import Limits, past_limits
 from .outages import Closings
 from .problem import Problem, Schedule, power_of_problem, recorded, running_at, with_lost
 
@@ -508,25 +509,27 @@ def check_promises(problem: Problem, schedule: Schedule, promise_s: Floats) -> N
 
 def check_schedule(problem: Problem, schedule: Schedule, *, backfill: str | None = None,
                    at_s: float | None = None, cap_w: float | None = None,
-                   power: PowerSettings = PowerSettings()) -> None:  # noqa: B008
-    """Check a schedule against times, Cond. 1-8 at every moment, and the rules of the queue.
+                   power: PowerSettings = PowerSettings(),  # noqa: B008
+                   limits: Limits | None = None) -> None:
+    """Check a schedule against times, Cond. 1-8 at every moment, the rules of the queue, and limits.
 
     Parameters
     ----------
     problem, schedule : the tasks, and what became of them
     backfill : rule of the queue, as in `replay`; None for no rule, as with a record
     at_s, cap_w, power : as in `replay`
+    limits : those of `--backfill slurm`; None for none
 
     Raises
     ------
     ValueError : naming condition, task, node and time of the first violation
     """
-    for sentence in faults(problem, schedule, backfill, at_s, cap_w, power):
+    for sentence in faults(problem, schedule, backfill, at_s, cap_w, power, limits):
         raise ValueError(sentence)
 
 
 def faults(problem: Problem, schedule: Schedule, backfill: str | None, at_s: float | None,
-           cap_w: float | None, power: PowerSettings) -> Iterator[str]:
+           cap_w: float | None, power: PowerSettings, limits: Limits | None = None) -> Iterator[str]:
     """Sentences about what `check_schedule` finds."""
     if at_s is None:
         yield from violations(problem, schedule)
@@ -542,6 +545,9 @@ def faults(problem: Problem, schedule: Schedule, backfill: str | None, at_s: flo
         ran = (np.zeros(len(schedule.node), bool) if at_s is None
                else recorded(problem).start_s <= at_s)
         yield from job_violations(problem, schedule, ran)
+    if limits is not None:
+        yield from past_limits(limits, problem, schedule, np.zeros(len(task), bool) if at_s is None
+                                    else recorded(problem).start_s <= at_s)
     no_watts = PowerSettings(gpu_power_w=dict.fromkeys(problem.cluster.gpu_model, (0, 0)))
     in_line = replace(problem, submit_s=submit_s[task])  # who was stopped has its old place
     case = case_of(in_line, "fgd", 0, at_s, no_watts if cap_w is None else power, cap_w)

@@ -34,6 +34,7 @@ from .case import (
     take,
 )
 from .fair_share import FairShare, Share, charge, decay, fair_share_of, rank_users, read_shares
+from .limits import BY_JOBS, Ceilings, Limits, count, hold_reason, read_limits
 from .problem import Problem, Schedule
 
 __all__ = ['SlurmQueue', 'read_slurm_queue']
@@ -65,6 +66,7 @@ class SlurmQueue(NamedTuple):
     fair_share_weight, half_life_s : PriorityWeightFairshare and PriorityDecayHalfLife
     shares : who shares with whom; empty without fair share
     billing : TRESBillingWeights by partition, for a CPU, a MiB and a GPU; without them CPUs are billed
+    qos_weight, limits : PriorityWeightQOS, and who may have how much at once; empty without limits
     """
 
     age_weight: float = 0.0
@@ -90,17 +92,18 @@ class SlurmQueue(NamedTuple):
     half_life_s: float = 7 * 86400.0
     shares: tuple[Share, ...] = ()
     billing: tuple[tuple[str, tuple[float, float, float]], ...] = ()
+    qos_weight: float = 0.0
+    limits: Limits = Limits()
 
     @property
     def words(self) -> str:
         """What the order and the plan rest on, in a sentence."""
+        users = sum(bool(one.user) for one in self.shares)
         order = "of the record's priorities" if not self.has_weights else (
             f"of priorities with a weight of {self.age_weight:g} for age, {self.size_weight:g} for size, "
-            f"{self.partition_weight:g} for partition and {self.fair_share_weight:g} for fair share "
-            f"({sum(bool(one.user) for one in self.shares)} users, who have used nothing when the replay begins), "
-            "all else equal" if self.shares else
-            f"of priorities with a weight of {self.age_weight:g} for age, {self.size_weight:g} for size and "
-            f"{self.partition_weight:g} for partition, all else equal")
+            + (f"{self.fair_share_weight:g} for fair share ({users} users, who have used nothing when the replay begins), "
+               if self.shares else "") + (f"{self.qos_weight:g} for QOS, " if self.qos_weight else "")
+            + f"and {self.partition_weight:g} for partition, all else equal")
         return (f"jobs wait in the order {order}, and are planned as Slurm does, every "
                 f"{self.interval_s:g} s if something has changed, {self.max_job_test} at most; who is planned "
                 "for later has whole nodes, and equal parts of a job are on different ones"
@@ -176,20 +179,21 @@ def billing_in(written: str, file: str | Path) -> tuple[float, float, float]:
     return weights[0], weights[1], weights[2]
 
 
-def read_slurm_queue(path: str | Path, shares: str | Path | None = None) -> SlurmQueue:
+def read_slurm_queue(path: str | Path, shares: str | Path | None = None, limits: str | Path | None = None) -> SlurmQueue:
     """Read the queue of a `slurm.conf`, or of the text of `scontrol show config`.
 
     Without slurmdbd Slurm ignores the weight of age (`priority_multifactor.c`: "PriorityWeightAge
-    can only be used with SlurmDBD, ignoring"). QOS, TRES, preemption and limits of users
-    count nothing here, and are named if they are set; so is fair share without the file of shares.
+    can only be used with SlurmDBD, ignoring"). TRES and preemption count nothing here, and are named if
+    they are set; so is fair share without the file of shares, and QOS without that of limits.
 
     Parameters
     ----------
-    path, shares : the file; and what `sshare -a -P` prints
+    path, shares, limits : the file; what `sshare -a -P` prints; and what `read_limits` reads
 
     Raises
     ------
-    InputError : it is no such file, or a number in it is none; there is no weight for the shares
+    InputError : it is no such file, or a number in it is none; there is no weight for the shares, or neither a weight
+        of QOS nor a limit that Slurm enforces
     """
     settings, lines = settings_in(Source(str(path), read_input(path).content).text())
     if not settings.keys() & {"clustername", "schedulertype", "prioritytype", "schedulerparameters"}:
@@ -207,8 +211,23 @@ def read_slurm_queue(path: str | Path, shares: str | Path | None = None) -> Slur
     if shares and not fair_share_weight:
         raise InputError("shares count nothing without a PriorityWeightFairshare and slurmdbd", file=path,
                          mend="leave the shares out")
-    unmodelled = tuple(said for said in unmodelled_in(settings, lines)
-                       if not (shares and said.startswith("PriorityWeightFairshare=")))
+    above = {one.account: rows[one.above].account for rows in (read_shares(shares) if shares else (),) for one in rows
+             if one.above >= 0 and not one.user}
+    bounds, uncounted = read_limits(limits, settings.get("clustername", ""), above) if limits else (Limits(), ())
+    is_enforced = bool({"limits", "safe", "all"} & {*settings.get("accountingstorageenforce", "").lower().split(",")})
+    qos_weight = number_of(settings, "PriorityWeightQOS", 0, path) if limits and is_weighed else 0.0
+    if limits and not is_enforced and not qos_weight:
+        raise InputError("limits count nothing without AccountingStorageEnforce=limits or a PriorityWeightQOS", file=path,
+                         mend="leave the limits out")
+    if is_enforced:
+        bounds = bounds._replace(of_partition=tuple(
+            (part["partitionname"], part["qos"]) for part in lines if "partitionname" in part and part.get("qos")))
+    else:
+        bounds = bounds._replace(qualities=tuple(one._replace(group=(), per_account=(), per_user=())
+                                                 for one in bounds.qualities), associations=())
+    modelled = ("PriorityWeightFairshare=",) * bool(shares) + (
+        "PriorityWeightQOS=", "AccountingStorageEnforce=", "QOS=") * bool(limits)
+    unmodelled = (*(said for said in unmodelled_in(settings, lines) if not said.startswith(modelled)), *uncounted)
     half_life = settings.get("prioritydecayhalflife", "")
     return SlurmQueue(
         number_of(settings, "PriorityWeightAge", 0, path) if has_dbd and is_weighed else 0.0, max_age_s,
@@ -228,7 +247,8 @@ def read_slurm_queue(path: str | Path, shares: str | Path | None = None) -> Slur
         half_life_s=0.0 if half_life == "0" else seconds_of_limit(half_life) or usual.half_life_s,
         shares=read_shares(shares) if shares else (),
         billing=tuple((part["partitionname"], billing_in(part["tresbillingweights"], path))
-                      for part in lines if "partitionname" in part and part.get("tresbillingweights")))
+                      for part in lines if "partitionname" in part and part.get("tresbillingweights")),
+        qos_weight=qos_weight, limits=bounds)
 
 
 def requeues_in(path: str | Path) -> bool:
@@ -277,8 +297,9 @@ def order_of(problem: Problem, timed: TimedTasks, slurm: SlurmQueue) -> Order:
     factor = dict(slurm.partition_factor)
     most = max([1.0, *factor.values()])
     share = np.array([factor.get(name, 1.0) / most for name in names.tolist()])[queue]
-    return Order(slurm.size_weight * (1 - size if slurm.favors_small else size)
-                 + slurm.partition_weight * share, queue, asks, fair)
+    of_qos = [slurm.limits.factor(name) for name in ([""] * len(queue) if problem.qos is None else problem.qos)]
+    return Order(slurm.size_weight * (1 - size if slurm.favors_small else size) + slurm.partition_weight * share
+                 + slurm.qos_weight * np.array(of_qos), queue, asks, fair)
 
 
 @by_reference
@@ -288,6 +309,7 @@ class Planner(NamedTuple):
     Parameters
     ----------
     desk, timed, order, schedule : what decides; the tasks, what orders them, and who is where
+    ceilings : what holds them back
     slurm, zero_s : its numbers; second 0 in seconds since 1970
     room_s, room_by : (asks, nodes) when the last of those who run ends before a node has room, and who that
         is; -inf if it has room now, inf if never
@@ -303,6 +325,7 @@ class Planner(NamedTuple):
     desk: Desk
     timed: TimedTasks
     order: Order
+    ceilings: Ceilings
     schedule: Schedule
     slurm: SlurmQueue
     zero_s: float
@@ -318,14 +341,14 @@ class Planner(NamedTuple):
     priority: Floats
 
 
-def planner_of(desk: Desk, timed: TimedTasks, order: Order, schedule: Schedule,
+def planner_of(desk: Desk, timed: TimedTasks, order: Order, ceilings: Ceilings, schedule: Schedule,
                slurm: SlurmQueue, zero_s: float) -> Planner:
     """A planner that knows nothing yet."""
     num_nodes = len(desk.world.gpu_model)
     num_asks = int(order.ask.max(initial=-1)) + 1
-    numbers = slurm._replace(partition_factor=(), unmodelled=(), shares=(), billing=())  # of one type for all files
+    numbers = slurm._replace(partition_factor=(), unmodelled=(), shares=(), billing=(), limits=Limits())  # of one type for all files
     return Planner(
-        desk, timed, order, schedule, numbers, zero_s, np.full((num_asks, num_nodes), np.inf),
+        desk, timed, order, ceilings, schedule, numbers, zero_s, np.full((num_asks, num_nodes), np.inf),
         np.full((num_asks, num_nodes), -1), np.full((num_asks, num_nodes), -1), np.zeros(num_nodes, np.int64),
         np.zeros(num_nodes, np.bool_), np.zeros(num_nodes, np.bool_), copied(desk.world),
         np.zeros(len(order.ask), np.int64), np.zeros(1, np.int64), np.zeros(len(order.ask)))
@@ -676,6 +699,7 @@ def start_now(kernels: Any, plan: Planner, job: int, chosen: list[int], now_s: f
         if schedule.end_s[part] > now_s:
             until = (now_s + timed.walltime_s[part], part)
             running.insert(place_in(running, until), until)
+            count(plan.ceilings, part, 1)
         turn += 1
         part = timed.next_part[part]
 
@@ -684,6 +708,8 @@ def start_now(kernels: Any, plan: Planner, job: int, chosen: list[int], now_s: f
 def serve_heads(kernels: Any, plan: Planner, waiting: list[int], now_s: float,
                 ends: list[tuple[float, int]], running: list[tuple[float, int]]) -> bool:
     """Start from the head of each partition's queue, as `schedule` of slurmctld does at every event.
+
+    Whom a limit holds is passed over.
 
     Returns
     -------
@@ -694,7 +720,7 @@ def serve_heads(kernels: Any, plan: Planner, waiting: list[int], now_s: float,
     is_held = np.zeros(plan.order.queue.max() + 1, np.bool_)
     has_started = False
     for job in waiting[:plan.slurm.queue_depth]:
-        if is_held[plan.order.queue[job]]:
+        if is_held[plan.order.queue[job]] or hold_reason(plan.ceilings, job) > 0:
             continue
         if nodes_after(plan, job, running, NOW, chosen):
             start_now(kernels, plan, job, chosen, now_s, ends, running)
@@ -730,22 +756,27 @@ def serve_all(kernels: Any, plan: Planner, waiting: list[int], now_s: float,
               ends: list[tuple[float, int]], running: list[tuple[float, int]]) -> bool:
     """Plan who waits, in order, and start who can start now; as `serve_heads`.
 
-    Behind the last who may start now, plans would change nothing, and are not made.
+    Behind the last who may start now, plans would change nothing, and are not made. Whom a limit holds has no nodes
+    kept free; who is held by the number of jobs is not tested, and does not count as one of bf_max_job_test.
     """
     aside = [(0.0, 0.0, 0, False)]
     aside.clear()
     chosen = [0]
     free_until_s = np.full(len(plan.is_shut), np.inf)
     widest_s = np.full(len(plan.room_s), np.nan)
-    last = min(len(waiting), plan.slurm.max_job_test) - 1
+    line = [job for job in waiting if hold_reason(plan.ceilings, job) != BY_JOBS][:plan.slurm.max_job_test]
+    last = len(line) - 1
     has_started = False
     for turn in range(last + 1):
-        while last >= turn and not may_start(plan, waiting[last], running, now_s, free_until_s, widest_s):
+        while last >= turn and (hold_reason(plan.ceilings, line[last]) > 0 or not may_start(
+                plan, line[last], running, now_s, free_until_s, widest_s)):
             last -= 1
         if last < turn:
             break
         num_before = len(aside)
-        job = waiting[turn]
+        job = line[turn]
+        if hold_reason(plan.ceilings, job) > 0:
+            continue
         is_now = plan_start(plan, aside, job, running, now_s, chosen) == now_s
         if is_now:
             start_now(kernels, plan, job, chosen, now_s, ends, running)
@@ -803,6 +834,7 @@ def replay_slurm(kernels: Any, plan: Planner) -> list[tuple[int, int, int, float
             until = (schedule.start_s[task] + timed.walltime_s[task], task)
             running.insert(place_in(running, until), until)
             heappush(ends, (schedule.end_s[task], task))
+            count(plan.ceilings, task, 1)
             note_occupant(plan.desk, timed, task, schedule, 1, schedule.start_s[task])
     is_never = np.zeros(len(schedule.node), np.bool_)
     if len(running) == 0:
@@ -834,6 +866,7 @@ def replay_slurm(kernels: Any, plan: Planner) -> list[tuple[int, int, int, float
         while ends[0][0] + plan.slurm.report_s <= now_s:
             _, task = heappop(ends)
             charge(plan.order.fair, task, schedule.start_s[task], schedule.end_s[task])
+            count(plan.ceilings, task, -1)
             change(plan.desk, timed, task, schedule, -1, now_s)
             running.pop(place_in(running, (schedule.start_s[task] + timed.walltime_s[task], task)))
             forget_stopped(ends, schedule)
@@ -846,6 +879,10 @@ def replay_slurm(kernels: Any, plan: Planner) -> list[tuple[int, int, int, float
             forget_stopped(ends, schedule)
             done += 1
             has_changed = True
+        if len(back) > 0 or len(nodes) > 0:  # some may have been stopped
+            plan.ceilings.used[:] = 0
+            for _, task in running:
+                count(plan.ceilings, task, 1)
         for job in back:
             join(plan, waiting, job, now_s)
         while arrived < len(timed.arrival) and timed.submit_s[timed.arrival[arrived]] <= now_s:
