@@ -303,7 +303,7 @@ def gpus_in_use(problem, start_s):
 
 
 def waits_beside(trial, by, **queues):
-    """Correlation with a record of mean waits, and median difference to it: of a second run and of replays, by name."""
+    """Mean waits of a record, a second run and replays, their correlation with the record, and median differences."""
     problem = recorded(trial / "jobs.txt.gz", trial / "slurm.conf")[0]
     first = np.arange(len(problem.tasks)) if problem.job is None else np.unique(problem.job, return_index=True)[1]
     starts_s = {"recorded": problem.start_s, **{
@@ -313,8 +313,9 @@ def waits_beside(trial, by, **queues):
         [int(name.split("/")[0]) for name in problem.tasks.name[first]]]
     assert (runs["run1_s"].to_numpy() == waits["recorded"]).all()
     means = waits.assign(again=runs["run2_s"].to_numpy()).groupby([getattr(problem, name)[first] for name in by]).mean()
+    means = means.rename_axis(by).round(2)
     assert len(means) == 10 * len(by)
-    return means.corr()["recorded"], means.sub(means["recorded"], axis=0).abs().median()
+    return means, means.corr()["recorded"], means.sub(means["recorded"], axis=0).abs().median()
 
 
 def test_users_wait_as_long_as_under_a_real_slurm_with_fair_share():
@@ -324,7 +325,7 @@ def test_users_wait_as_long_as_under_a_real_slurm_with_fair_share():
     and a median difference of 22 s; the replay comes nearer. Without the shares all wait about as long.
     """
     conf, shares = (TRIALS / "shares" / name for name in ("slurm.conf", "shares.txt"))
-    alike, apart_s = waits_beside(TRIALS / "shares", ["user"], fair=read_slurm_queue(conf, shares),
+    _, alike, apart_s = waits_beside(TRIALS / "shares", ["user"], fair=read_slurm_queue(conf, shares),
                                   blind=read_slurm_queue(conf))
     assert alike["fair"] > alike["again"] > 0.9 and alike["blind"] < 0.5, alike
     assert apart_s["fair"] < apart_s["again"] < apart_s["blind"] / 3, apart_s
@@ -339,9 +340,10 @@ def test_users_wait_as_long_as_under_a_real_slurm_with_limits():
     conf, shares, limits = (TRIALS / "limits" / name for name in ("slurm.conf", "shares.txt", "limits.txt"))
     held = read_slurm_queue(conf, shares, limits)
     qualities = tuple(Quality(one.name, one.priority) for one in held.limits.qualities)
-    alike, apart_s = waits_beside(
+    means, alike, apart_s = waits_beside(
         TRIALS / "limits", ["user", "qos"], held=held, free=held._replace(limits=Limits(qualities)),
         blind=read_slurm_queue(conf, shares))
+    pd.testing.assert_frame_equal(means, pd.read_csv(TRIALS / "limits" / "means.csv", index_col=["user", "qos"]))
     assert min(alike["held"], alike["again"]) > 0.85 and alike["blind"] < alike["free"] < 0.7, alike
     assert apart_s["held"] < 6 and apart_s["again"] < 6 and 25 < apart_s["free"] < apart_s["blind"], apart_s
 
