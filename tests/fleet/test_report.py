@@ -22,6 +22,7 @@ from sched_lab.fleet.replay.report import (
     Difference,
     Reading,
     answer_of,
+    charts_of,
     domain_of,
     lever_chart,
     lever_sentence,
@@ -206,6 +207,12 @@ def test_pictures_with_hostile_names_are_pictures():
     page = page_of(a_comparison({"fgd": {}, "pwr": {}}, {"pwr": SAVING}, a_problem(name=name)))
     found = read(page)
     assert page.count("<figure>") == 4 and any("<script>alert(1)" in text for text in found.texts)
+
+
+def test_curves_are_drawn_up_to_the_end_of_the_last_task():
+    """It runs for an hour, and what is measured is longer."""
+    chart = charts_of(Reading(a_comparison({"fgd": {}, "pwr": {}}, {"pwr": SAVING}, a_problem(tasks=1))))["power"]
+    assert chart.data["time"].max() == 50  # minutes: the last bin of ten
 
 
 def test_without_the_packages_that_draw_the_numbers_are_there(monkeypatch):

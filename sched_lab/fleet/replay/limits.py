@@ -252,6 +252,10 @@ class Ceilings(NamedTuple):
 def ceilings_of(limits: Limits, problem: Problem) -> Ceilings:
     """The limits of the tasks of a problem, when nothing is in use.
 
+    Parameters
+    ----------
+    limits, problem : what there is, and whose tasks they hold
+
     Raises
     ------
     InputError : no task is of a QOS or an association that is known
@@ -284,7 +288,12 @@ def ceilings_of(limits: Limits, problem: Problem) -> Ceilings:
 
 @njit(cache=True)
 def count(ceilings: Ceilings, task: int, sign: int) -> None:
-    """Count a task that starts (1) or ends (-1)."""
+    """Count a task that starts or ends.
+
+    Parameters
+    ----------
+    ceilings, task, sign : where, whom, and 1 for a start or -1 for an end
+    """
     kind = ceilings.kind[task]
     for slot in range(ceilings.scope.shape[1]):
         row = ceilings.scope[kind, slot]
@@ -294,7 +303,12 @@ def count(ceilings: Ceilings, task: int, sign: int) -> None:
 
 @njit(cache=True)
 def hold_reason(ceilings: Ceilings, job: int) -> int:
-    """Whether a limit holds a job: 0, `BY_JOBS` or `BY_RESOURCES`."""
+    """Whether a limit holds a job: 0, `BY_JOBS` or `BY_RESOURCES`.
+
+    Parameters
+    ----------
+    ceilings, job : limits and what is in use of them, and the first part of the job
+    """
     kind = ceilings.kind[job]
     reason = 0
     for slot in range(ceilings.scope.shape[1]):
@@ -346,7 +360,12 @@ def spells(ceilings: Ceilings, schedule: Schedule) -> Iterator[Spell]:
 
 
 def limited(limits: Limits, problem: Problem, schedule: Schedule) -> dict[str, int]:
-    """How many jobs waited while a limit held them, by its level; and in `all` of them."""
+    """How many jobs waited while a limit held them, by its level; and in `all` of them.
+
+    Parameters
+    ----------
+    limits, problem, schedule : what holds the tasks, and what became of them
+    """
     ceilings = ceilings_of(limits, problem)
     start_s = np.where(schedule.node >= 0, schedule.start_s, np.inf)
     waits = (ceilings.own[:, 0] > 0) & (start_s > problem.submit_s)
@@ -364,7 +383,12 @@ def limited(limits: Limits, problem: Problem, schedule: Schedule) -> dict[str, i
 
 
 def limit_words(limits: Limits, problem: Problem, schedule: Schedule) -> str:
-    """How many jobs waited while a limit held them, in words."""
+    """How many jobs waited while a limit held them, in words.
+
+    Parameters
+    ----------
+    limits, problem, schedule : as `limited`
+    """
     found, of_jobs = limited(limits, problem, schedule), np.unique(parts_of_jobs(problem.job, len(problem.tasks))[0])
     levels = [f"{found[level]:,} of their {level}" for level in LEVELS if found[level]]
     return f"of {len(of_jobs):,} jobs {found['all']:,} waited while a limit held them" + f" ({', '.join(levels)})" * bool(levels)
@@ -374,6 +398,11 @@ def past_limits(limits: Limits, problem: Problem, schedule: Schedule, ran: Truth
     """Jobs that start beyond a limit, but for those that ran before.
 
     Who starts at the same time and is not held to it may have come later, and does not count.
+
+    Parameters
+    ----------
+    limits, problem, schedule : as `limited`
+    ran : (tasks,) who ran before
     """
     ceilings = ceilings_of(limits, problem)
     for one in spells(ceilings, schedule):

@@ -825,11 +825,14 @@ SERIES = {
 
 
 def step_chart(reading: Reading, curves: Mapping[str, pd.DataFrame], title: str, scale: float = 1.0) -> alt.Chart:
-    """Curves over time by name, each with start_s, end_s and a quantity."""
-    from_s, until_s = (reading.comparison.about[name] for name in ("from_s", "until_s"))
-    unit, parts = unit_of(until_s - from_s), []
+    """Curves over time by name, each with start_s, end_s and a quantity; up to when the last task has come or ended."""
+    from_s = reading.comparison.about["from_s"]
+    times_s = np.concatenate([reading.comparison.problem.submit_s, *(
+        one.schedule.end_s for one in reading.comparison.outcomes.values())])
+    last_s = max(times_s[np.isfinite(times_s)].max(initial=from_s), from_s + 1)
+    unit, parts = unit_of(min(last_s, reading.comparison.about["until_s"]) - from_s), []
     for name, curve in curves.items():
-        curve = curve.astype(float)
+        curve = curve.astype(float)[curve["start_s"].to_numpy(float) < last_s]
         edges_s = np.append(curve["start_s"][::-(-len(curve) // MOST_POINTS)], curve["end_s"].iloc[-1])
         curve = coarser(curve, edges_s, ())
         time = (curve["start_s"] - from_s) / UNITS_S[unit]
