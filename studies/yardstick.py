@@ -316,7 +316,8 @@ YARDSTICKS: dict[str, Experiment] = {one.name: one for one in (
     Experiment("yardstick-slurm", "judged months under the queue of Slurm",
                ("fleet/yardstick_slurm.csv",), 8.0,
                {"traces": list(TRACES), "loads": LOADS, "policies": [*PLACEMENTS, NEW],
-                "queue": MULTIFACTOR._asdict()}, multifactor, needs=NEEDS),
+                "queue": {name: value for name, value in MULTIFACTOR._asdict().items()
+                          if value != SlurmQueue._field_defaults[name]}}, multifactor, needs=NEEDS),
     Experiment("yardstick-doubtful", "the same where nobody knows run times well",
                ("fleet/yardstick_doubtful.csv",), 8.0,
                {"traces": list(TRACES), "loads": LOADS[1:], "rules": RULES[:2], "known": KNOWN},
