@@ -1,12 +1,13 @@
 """Pods of a group get their places together or not at all: in the core, a journal, the bridge and a world of faults."""
 import itertools
 import json
+import random
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from sched_lab.fleet.live.bridge import ApiError, BridgeSettings
+from sched_lab.fleet.live.bridge import ApiError, BridgeSettings, Objects, eligibility_of, meaning_of
 from sched_lab.fleet.live.core import (
     Asked,
     BindFailed,
@@ -326,6 +327,29 @@ def test_pods_in_mib_are_read_again_when_nodes_say_something_else():
         tell_of_node(bridge, "n0", memory)
         assert [one.name for one in bridge.live.standing().waiting] == ["team/p1"], "who has gone stays so"
         bridge.objects.pod(bodies[0])  # an old watch, which nobody hears
+
+
+def test_pods_that_wait_are_read_by_one_node_of_each_kind_as_by_all_of_them():
+    """Nodes come, change and go; only a kind that is new, or has gone, is news."""
+    reader, dice = Objects(), random.Random(0)
+    pod = objects.pod("p0", {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "4096"}, at="", phase="Pending",
+                      annotations={"nvidia.com/use-gputype": "T4"}, labels={POD_GROUP: "train"})
+    told = set()
+    for _ in range(150):
+        name, memory = dice.choice("abcd"), dice.choice(("8192", "16384", ""))
+        before, reader.has_news = set(reader.kinds), False
+        if dice.random() < 0.4:
+            reader.remember(name, None)
+        else:
+            labels = {"nvidia.com/gpu.memory": memory, "nvidia.com/gpu.product": dice.choice(("T4", "T4", "A100"))}
+            reader.node(objects.node(name, labels, **{"nvidia.com__gpu": dice.choice("0128")}))
+        kinds = {meaning_of(gpus) for gpus in reader.gpus.values()}
+        assert reader.kinds.keys() == kinds and reader.has_news == (kinds != before)
+        found = eligibility_of(reader, pod, tuple(reader.gpus))
+        read = reader.pod(pod)
+        assert read == found.pod if not found.refused else read.gang == ""
+        told.add(found.refused)
+    assert len(told) > 2 and "" in told
 
 
 def test_parts_in_mib_are_counted_by_the_gpus_that_they_may_go_to():

@@ -117,9 +117,10 @@ class Objects:
     Attributes
     ----------
     gpus : of the nodes that were read, by name
-    has_news : whether a node said something else about them since waiting pods were read again
+    kinds, num_alike : GPUs of one node of each kind, and how many nodes are of it, by what they mean to a pod that waits
+    has_news : whether there are other kinds than when waiting pods were read last
     told : uids of pods that the cluster was told of, by a watch, a question or a look
-    unsettled : pods of which another node, or a node that says something else, may change what they ask for or hold, by
+    unsettled : pods of which another kind, or a node that says something else, may change what they ask for or hold, by
         uid
     """
 
@@ -128,6 +129,8 @@ class Objects:
         self.has_gangs = has_gangs
         self.told: dict[str, None] = {}
         self.gpus: dict[str, NodeGpus] = {}
+        self.kinds: dict[Meaning, NodeGpus] = {}
+        self.num_alike: Counter[Meaning] = Counter()
         self.has_news = False
         self.unsettled: dict[str, dict[str, Any]] = {}
 
@@ -136,13 +139,30 @@ class Objects:
         dump = Dump(Reasons())
         item = Item("Node", body)
         gpus = gpus_of_node(item, dump, {})
-        self.has_news |= self.gpus.get(item.name) != gpus
-        self.gpus[item.name] = gpus
+        self.remember(item.name, gpus)
         row = node_row(item, dump, gpus)
         del row["gpu_memory_mib"]
         if not gpus.profile:  # the others are for pods that ask for instances
             row["num_gpus"] = gpus.uncut
         return LiveNode(**row)
+
+    def remember(self, name: str, gpus: NodeGpus | None) -> None:
+        """Remember what a node says about its GPUs; None if it has gone."""
+        before = self.gpus.pop(name, None)
+        if gpus is not None:
+            self.gpus[name] = gpus
+            self.num_alike[meaning_of(gpus)] += 1
+        if before is not None:
+            self.num_alike[meaning_of(before)] -= 1
+        for one in filter(None, (before, gpus)):
+            meaning = meaning_of(one)
+            is_there = self.num_alike[meaning] > 0
+            self.has_news |= is_there != (meaning in self.kinds)
+            if is_there:
+                self.kinds.setdefault(meaning, one)
+            else:
+                self.kinds.pop(meaning, None)
+                del self.num_alike[meaning]
 
     def pod(self, body: dict[str, Any]) -> LivePod | None:
         """A pod with what it holds, or asks for; None if it has ended, or reserves for others."""
@@ -150,15 +170,15 @@ class Objects:
         self.unsettled.pop(uid_of(body), None)
         if item.is_over or is_reservation(item):
             return None
-        nodes = self.known([item.node]) if item.node else self.gpus.copy()  # others may write
+        nodes = self.known([item.node]) if item.node else {
+            f"/{number}": gpus for number, gpus in enumerate(self.kinds.copy().values())}  # others may write
         dump = Dump(Reasons(), nodes=nodes)
         asked = asked_by_pod(item, dump)
         pod = self.live_pod(item, dump, asked)
-        amounts = {} if item.node else amounts_of(item, asked)
-        if dialects_in(amounts) - {"openb"} and (pod.gang or any(amounts.get(name) for name in BY_MEMORY)):
-            self.unsettled[pod.uid] = body
         if pod.gang and not item.node:  # it is decided with others, as if it asked itself
-            found, _, _, refused = eligibility_of(self, body, tuple(nodes))
+            if dialects_in(amounts_of(item, asked)) - {"openb"}:
+                self.unsettled[pod.uid] = body
+            found, _, _, refused = eligibility_of(self, body, tuple(nodes), nodes)
             return found if found is None or not refused else replace(found, gang="")  # its group waits for it
         return pod
 
@@ -201,6 +221,15 @@ class Objects:
         group = group_of(item) if self.has_gangs else None
         is_there = not item.objects("spec", "schedulingGates") and not item.text("metadata", "deletionTimestamp")
         return group.job if group is not None and is_there else ""
+
+
+Meaning = tuple[Any, ...]
+
+
+def meaning_of(gpus: NodeGpus) -> Meaning:
+    """What GPUs of a node mean to a pod that has no node: all but how many there are, and their names."""
+    return (gpus.models, gpus.memory_mib, gpus.replicas, gpus.profile, gpus.num_gpus > 0, gpus.uncut < gpus.num_gpus,
+            gpus.kinds, frozenset(gpus.devices), frozenset(one.slots for one in gpus.registered))
 
 
 def left_to_us(body: dict[str, Any], **changes: Any) -> Item:
@@ -315,7 +344,8 @@ class Eligibility(NamedTuple):
     refused: str = ""
 
 
-def eligibility_of(objects: Objects, body: dict[str, Any], names: Sequence[str]) -> Eligibility:
+def eligibility_of(objects: Objects, body: dict[str, Any], names: Sequence[str],
+                   known: Mapping[str, NodeGpus] | None = None) -> Eligibility:
     """What a pod asks for, if it can be promised on some nodes.
 
     Parameters
@@ -323,6 +353,7 @@ def eligibility_of(objects: Objects, body: dict[str, Any], names: Sequence[str])
     objects : what nodes said about their GPUs
     body : the pod
     names : of nodes that it may go to
+    known : GPUs of these; None for what is remembered of them
     """
     item = left_to_us(body, nodeName="")
     reasons = Reasons()
@@ -331,7 +362,7 @@ def eligibility_of(objects: Objects, body: dict[str, Any], names: Sequence[str])
     gpus: dict[str, NodeGpus] = {}
     if amounts and dialects_in(amounts) != {"openb"}:  # that means the same on every node
         models = {name for name in models_wanted(item).split("|") if name}
-        gpus = {name: one for name, one in objects.known(names).items()
+        gpus = {name: one for name, one in (objects.known(names) if known is None else known).items()
                 if not models or "+".join(one.models) in models}
     excluded = parted(amounts, gpus) | (objects.blocked_nodes(names) if amounts else {})
     kept = {name: one for name, one in gpus.items() if name not in excluded}

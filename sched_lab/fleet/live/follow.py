@@ -75,8 +75,7 @@ class Informer:
         if self.kind == "pods":
             self.objects.told.pop(key, None)
             return PodGone(key)
-        self.objects.gpus.pop(key, None)
-        self.objects.has_news = True
+        self.objects.remember(key, None)
         return NodeGone(key)
 
     def changed(self, change: str, body: dict[str, Any]) -> Event | None:

@@ -83,11 +83,17 @@ class HamiObjects(Objects):
         """A node with the GPUs of its register and no others; those that may get nothing, or have gone, are closed."""
         node = super().node(body)
         gpus = self.gpus[node.name]
-        known = {one.name: one for one in gpus.registered}
-        names = tuple(dict.fromkeys([*self.seen.get(node.name, NodeGpus()).uuids, *known]))
-        self.seen[node.name] = self.gpus[node.name] = gpus._replace(num_gpus=len(names), uuids=names)
-        closed = [str(number) for number, name in enumerate(names) if name not in known or not known[name].is_open]
-        return replace(node, num_gpus=len(names), closed_gpus="-".join(closed))
+        is_open = {one.name: one.is_open for one in gpus.registered}
+        closed = [str(number) for number, name in enumerate(gpus.uuids) if not is_open.get(name)]
+        return replace(node, num_gpus=gpus.num_gpus, closed_gpus="-".join(closed))
+
+    def remember(self, name: str, gpus: NodeGpus | None) -> None:
+        """Remember the GPUs that a node has or had, as if it had them."""
+        if gpus is not None:
+            names = tuple(dict.fromkeys([*self.seen.get(name, NodeGpus()).uuids, *(
+                one.name for one in gpus.registered)]))
+            self.seen[name] = gpus = gpus._replace(num_gpus=len(names), uuids=names)
+        super().remember(name, gpus)
 
     def pod(self, body: dict[str, Any]) -> LivePod | None:
         """A pod; it is remembered if it waits for its devices, or has some that no register has had yet."""
