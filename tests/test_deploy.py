@@ -30,6 +30,7 @@ from sched_lab.lab.web import Limits
 from sched_lab.online.model import PowerSettings
 from sched_lab.online.policies import policy_of
 from sched_lab.traces import toy_tasks
+from tests.fleet.test_control_plane import control_plane, needs_control_plane
 
 ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"
@@ -90,6 +91,22 @@ def scheduler_config(name):
 
 def selects(selector, labels):
     return selector.items() <= labels.items()
+
+
+@needs_kubectl
+@needs_control_plane
+def test_a_real_api_server_takes_all_of_it(tmp_path):
+    """By a dry run on the server, which reads every field and refuses what it does not know."""
+    folders = [yaml.safe_dump_all(rendered(name)) for name in FOLDERS]
+    files = [(DEPLOY / "overlays" / "try" / name).read_text() for name in ("nodes.yaml", "pods.yaml")]
+    with control_plane(tmp_path) as (client, kubeconfig, _):
+        namespace = yaml.safe_load((DEPLOY / "base" / "namespace.yaml").read_text())
+        client.call("POST", "/api/v1/namespaces", namespace)
+        for text in [*folders, *files]:
+            command = ["kubectl", "--kubeconfig", str(kubeconfig), "apply", "--dry-run=server", "--validate=strict",
+                       "-f", "-"]
+            done = subprocess.run(command, input=text, text=True, capture_output=True)
+            assert done.returncode == 0, done.stderr
 
 
 # --- names, ports and options
