@@ -398,6 +398,17 @@ def made_namespace(client: Client) -> bool:
     return True
 
 
+@contextmanager
+def real_plane(folder: Path, cluster, target: Path, lease_s: int = LEASE_S):
+    """Run a control plane whose scheduler asks two replicas; lend a client, their Service, and a restart."""
+    with control_plane(folder) as (client, kubeconfig, restart):
+        until(lambda: made_namespace(client))
+        client.create_nodes(cluster)
+        with (extender_served(folder, kubeconfig, target, lease_s) as service,
+              scheduler(folder, kubeconfig, service.address)):
+            yield client, service, restart
+
+
 needs_control_plane = pytest.mark.skipif(
     bool(LACKING), reason="KUBEBUILDER_ASSETS names no folder with etcd, kube-apiserver and kube-scheduler "
     f"({', '.join(LACKING)} missing): no real scheduler is asked")
@@ -410,12 +421,7 @@ def test_a_real_scheduler_places_2000_pods_as_inflate_does(tmp_path):
     cluster, tasks, target = trace()
     rows = np.arange(NUM_PODS)
     wanted = expected(cluster, tasks, rows)
-    with ExitStack() as stack:
-        client, kubeconfig, _ = stack.enter_context(control_plane(tmp_path))
-        until(lambda: made_namespace(client))
-        client.create_nodes(cluster)
-        extender = stack.enter_context(extender_served(tmp_path, kubeconfig, target))
-        stack.enter_context(scheduler(tmp_path, kubeconfig, extender.address))
+    with real_plane(tmp_path, cluster, target) as (client, _, _):
         found = []
         for number, row in enumerate(rows.tolist()):
             client.create_pod(pod_body(tasks, row, number))
@@ -441,12 +447,7 @@ def test_pods_of_a_group_start_together_on_a_real_control_plane(tmp_path):
         events = client.call("GET", f"/api/v1/namespaces/{NAMESPACE}/events")["items"]
         return any(sentence in event["message"] for event in events)
 
-    with ExitStack() as stack:
-        client, kubeconfig, _ = stack.enter_context(control_plane(tmp_path))
-        until(lambda: made_namespace(client))
-        client.create_nodes(cluster)
-        extender = stack.enter_context(extender_served(tmp_path, kubeconfig, target))
-        stack.enter_context(scheduler(tmp_path, kubeconfig, extender.address))
+    with real_plane(tmp_path, cluster, target) as (client, extender, _):
         for number in range(2):
             create("small", number, 1)
         until(lambda: told("2 of 3 pods of group kueue.x-k8s.io lab/small are there"))
@@ -660,19 +661,15 @@ def main(arguments=None) -> int:
         folder = Path(place)
         if LACKING:
             plane = FakePlane(folder, stack)
-            client, kubeconfig, restart = plane.client, plane.kubeconfig, plane.restart
-        else:
-            client, kubeconfig, restart = stack.enter_context(control_plane(folder))
-            until(lambda: made_namespace(client))
-        client.create_nodes(cluster)
-        service = stack.enter_context(extender_served(folder, kubeconfig, target, chosen.lease))
-        if LACKING:
+            client, restart = plane.client, plane.restart
+            client.create_nodes(cluster)
+            service = stack.enter_context(extender_served(folder, plane.kubeconfig, target, chosen.lease))
             job = threading.Thread(target=plane.schedule, args=(Client(service.address, timeout_s=10), names, is_over))
             job.start()
             stack.callback(job.join)
             stack.callback(is_over.set)
         else:
-            stack.enter_context(scheduler(folder, kubeconfig, service.address))
+            client, service, restart = stack.enter_context(real_plane(folder, cluster, target, chosen.lease))
         trial = Trial(client, service, tasks, chosen.seed)
         strikes = ["kill"] * chosen.kills + ["stop"] * chosen.stops + ["restart"] * chosen.restarts
         trial.dice.shuffle(strikes)
