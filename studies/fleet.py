@@ -24,9 +24,9 @@ from .answers import ANSWERS
 from .coverage import DAYS, LOADS, REPEATS, REPLAYS, coverage
 from .headlines import HEADLINES, ROBUST
 from .months import DAY_S, MONTH_S, OPENB, busy_month, openb
-from .muri_claims import MURI_CLAIMS
 from .online import PAPER
 from .opponents import OPPONENTS
+from .opponents_claims import MURI_CLAIMS, SYNERGY_CLAIMS
 from .reproduction import Claim, Experiment, Workplace
 from .yardstick import YARDSTICKS
 
@@ -154,5 +154,5 @@ EXPERIMENTS: dict[str, Experiment] = {one.name: one for one in (
                ("fleet/coverage.csv",), 6.0,
                {"loads": LOADS, "days": DAYS, "repeats": REPEATS, "replays": REPLAYS}, coverage))}
 EXPERIMENTS |= ROBUST | YARDSTICKS | OPPONENTS | ANSWERS
-CLAIMS: tuple[Claim, ...] = (*HEADLINES, *MURI_CLAIMS)
+CLAIMS: tuple[Claim, ...] = (*HEADLINES, *MURI_CLAIMS, *SYNERGY_CLAIMS)
 FIGURES: dict[str, Callable[..., alt.TopLevelMixin]] = {}

@@ -1,4 +1,4 @@
-"""Muri beside its rivals and beside our policies, on its own traces: every schedule is checked."""
+"""Muri and Synergy beside their rivals and beside our policies: every schedule is checked."""
 
 from __future__ import annotations
 
@@ -19,7 +19,29 @@ from sched_lab.lab.sweeps import grid
 
 from .muri import GPUS, MOST, NODES, SLOWER, Jobs, Run, read_jobs, simulate
 from .reproduction import Experiment, Workplace
-from .yardstick import parts_of, problem_of_parts
+from .synergy import (
+    ALLOCATIONS,
+    CPUS,
+    MEASURED,
+    MEMORY_GB,
+    SERVERS,
+    SHARE,
+    best_of,
+    draw_jobs,
+    models_in_turn,
+    simulate_rounds,
+    speed_of,
+)
+from .yardstick import (
+    JUDGED,
+    LOADS,
+    WHOLE,
+    experiment,
+    parts_of,
+    problem_of_cell,
+    problem_of_parts,
+    who_counts,
+)
 
 __all__ = ['OPPONENTS', 'faults']
 
@@ -175,7 +197,74 @@ def compared(place: Workplace) -> Mapping[str, pd.DataFrame]:
     return {FRAME: pd.concat([shared, own])[shared.columns].round(3).reset_index(drop=True)}
 
 
+# --- Synergy
+
+NUM_JOBS = 12_000  # that come; of the first five thousand the last thousand count
+RUNS = {  # axes of cells; beyond 8 jobs an hour FTF lets thousands wait
+    "theirs": {"order": ["FIFO", "SRTF", "LAS"], "per_hour": [7.0, 8.0, 9.0], "seed": [42]},
+    "FTF": {"order": ["FTF"], "per_hour": [7.0, 8.0], "seed": [42]},
+    "other draws": {"order": ["FIFO"], "per_hour": [9.0], "seed": [0, 1]}}
+
+
+def rounds_cell(order: str, per_hour: float, seed: int, allocation: str) -> dict[str, float]:
+    """Synergy, or what it is compared with, on the workload of the authors, jobs of one GPU."""
+    jobs = draw_jobs(per_hour, NUM_JOBS, seed)
+    end_s, used = simulate_rounds(jobs, order, allocation)
+    took_h = ((end_s - jobs.submit_s) / 3600)[MEASURED]
+    first = slice(0, MEASURED.stop)
+    return {"mean_jct_h": float(took_h.mean()), "p99_jct_h": float(np.quantile(took_h, 0.99)),
+            "p999_jct_h": float(np.quantile(took_h, 0.999)), "used_gpus": used,
+            "offered_load": float((jobs.work_s * jobs.num_gpus)[first].sum()
+                                  / (SERVERS * GPUS * jobs.submit_s[first][-1]))}
+
+
+def allocated(place: Workplace) -> Mapping[str, pd.DataFrame]:
+    """All orders and allocations of Synergy."""
+    cells = [one for axes in RUNS.values() for one in grid(**axes, allocation=[*ALLOCATIONS])]
+    return {"fleet/synergy.csv": place.sweep(rounds_cell, cells, "synergy").round(3)}
+
+
+REQUESTS = ("share", "best", "no border")
+
+
+def month_cell(files: Mapping[str, tuple[str, ...]], trace: str, policy: str) -> pd.DataFrame:
+    """A judged month whose jobs are of Synergy's models, and ask for their share or their best.
+
+    What was recorded is taken for the run time with the share. `no border`: as fast as with the
+    best, but asking for the share, as if CPU and memory of all nodes were one.
+    """
+    month = problem_of_cell(files[trace], trace, JUDGED, LOADS[-1])
+    first, _ = parts_of_jobs(month.job, len(month.tasks))
+    gpus = month.tasks.num_gpus
+    of_job = np.bincount(first, gpus)[first].astype(int)
+    model = models_in_turn(len(first))[first]
+    best = np.array([best_of(*one) for one in zip(model.tolist(), of_job.tolist(), strict=True)])
+    speed = np.array([speed_of(one, tuple(each)) for one, each in
+                      zip(model.tolist(), best.tolist(), strict=True)])
+    size = len(month.cluster)
+    cluster = replace(month.cluster, cpu_milli=np.full(size, int(CPUS * 1000)),
+                      memory_mib=np.full(size, int(MEMORY_GB * 1024)))
+    rows = []
+    for request in REQUESTS:
+        each = best if request == "best" else np.full_like(best, SHARE)
+        tasks = replace(month.tasks, cpu_milli=(1000 * each[:, 0] * gpus).astype(np.int64),
+                        memory_mib=(1024 * each[:, 1] * gpus).astype(np.int64))
+        problem = replace(month, cluster=cluster, tasks=tasks,
+                          duration_s=month.duration_s / (1 if request == "share" else speed))
+        schedule = replay(problem, policy, backfill="easy")
+        counts = who_counts(problem)
+        wait_s, run_s = (schedule.start_s - problem.submit_s)[counts], problem.duration_s[counts]
+        rows.append({"request": request, "mean_wait_s": wait_s.mean(), "mean_run_s": run_s.mean()})
+    return pd.DataFrame(rows)
+
+
 OPPONENTS: dict[str, Experiment] = {one.name: one for one in (
     Experiment("muri", "what Muri gains on its own traces, and by what", (FRAME,), 25.0,
                {"traces": TRACES, "programs": PROGRAMS | PARTS, "rules": RULES,
-                "placements": PLACEMENTS}, compared, needs=tuple(TRACES.values())),)}
+                "placements": PLACEMENTS}, compared, needs=tuple(TRACES.values())),
+    Experiment("synergy", "what Synergy gains on the workload that its authors draw",
+               ("fleet/synergy.csv",), 3.0,
+               {"runs": RUNS, "allocations": ALLOCATIONS}, allocated),
+    experiment("synergy-month", "what asking for more CPU is worth in months of four clusters", 1.0,
+               {"traces": WHOLE[1:], "policies": PLACEMENTS, "requests": REQUESTS},
+               month_cell, trace=WHOLE[1:], policy=PLACEMENTS))}

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,7 @@ from sched_lab.fleet.replay.case import parts_of_jobs
 from sched_lab.fleet.replay.compare import wait_difference, waits_of, who_waits
 from sched_lab.fleet.replay.events import replay
 from sched_lab.fleet.replay.meter import measure
+from sched_lab.fleet.replay.outages import Outages
 from sched_lab.fleet.replay.problem import Problem, Schedule, with_tasks
 from sched_lab.fleet.replay.slurm import SlurmQueue
 from sched_lab.lab.arrays import Floats, Integers, Texts, Truths
@@ -210,12 +212,12 @@ def pool_cell(files: Mapping[str, tuple[str, ...]], trace: str, load: float,
          "less_wait_s": np.nanmean(wait_s[counts & ~is_whole])} for name, wait_s in waits.items()])
 
 
-def cell(files: Mapping[str, tuple[str, ...]], placements: tuple[str, ...], trace: str, month: int,
-         load: float, rule: str) -> pd.DataFrame:
+def cell(files: Mapping[str, tuple[str, ...]], trace: str, month: int, load: float,
+         rule: str) -> pd.DataFrame:
     """Every placement in one month."""
     problem = problem_of_cell(files[trace], trace, month, load)
     return compared(problem, {name: replay(problem, name, backfill=rule, slurm=MULTIFACTOR)
-                              for name in placements})
+                              for name in (*PLACEMENTS, NEW)})
 
 
 def history_s(problem: Problem, num_last: int = 20) -> Floats:
@@ -259,70 +261,84 @@ def doubtful_cell(files: Mapping[str, tuple[str, ...]], trace: str, load: float,
         for name in KNOWN})
 
 
-def files_of(place: Workplace) -> dict[str, tuple[str, ...]]:
-    """Paths of the files of each trace."""
-    paths = {trace: str(place.data(file)) for trace, (file, _) in TRACES.items()}
-    return {trace: (str(place.data(OPENB[0])), path) if trace == "openb" else (path,)
-            for trace, path in paths.items()}
+FAILING = ("openb", "philly", "itp-07")
+SHARES = (0.05, 0.1)
+SEEDS = (0, 1, 2)
 
 
-def checksums(files: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
-    """Checksums of the traces."""
-    return {trace: sha256(Path(paths[-1])) for trace, paths in files.items()}
+def with_failures(problem: Problem, share: float, seed: int) -> Problem:
+    """The same month, in which some nodes are down for a day each; what they stop begins anew.
+
+    Parameters
+    ----------
+    problem : a month
+    share : of the nodes; with the same seed a larger share has the failures of a smaller one
+    seed : which nodes, and when
+    """
+    rng = np.random.default_rng(seed)
+    num_nodes = len(problem.cluster)
+    fail = slice(round(share * num_nodes))
+    node = rng.permutation(num_nodes)[fail]
+    from_s = rng.uniform(0, MONTH_S - DAY_S, num_nodes)[fail]
+    yes = np.ones(len(node), bool)
+    return replace(problem, outages=Outages(node, from_s, from_s + DAY_S, yes, yes))
 
 
-def yardstick(place: Workplace) -> Mapping[str, pd.DataFrame]:
-    """All traces, months, loads and rules, under the placements of before and the new one."""
-    files = files_of(place)
-    cells = grid(trace=list(TRACES), month=[LOOKED_AT, JUDGED], load=list(LOADS), rule=list(RULES))
-    frame = place.sweep(partial(cell, files, (*PLACEMENTS, NEW)), cells, "yardstick",
-                        depends_on=checksums(files))
-    return {"fleet/yardstick.csv": frame.round(6)}
-
-
-def multifactor(place: Workplace) -> Mapping[str, pd.DataFrame]:
-    """Judged months under the multifactor priority and the backfill of Slurm."""
-    files = files_of(place)
-    cells = grid(trace=list(TRACES), month=[JUDGED], load=list(LOADS), rule=["slurm"])
-    frame = place.sweep(partial(cell, files, (*PLACEMENTS, NEW)), cells, "yardstick-slurm",
-                        depends_on=checksums(files))
-    return {"fleet/yardstick_slurm.csv": frame.round(6)}
-
-
-def doubtful(place: Workplace) -> Mapping[str, pd.DataFrame]:
-    """Judged months, where the new policy knows less and less."""
-    files = files_of(place)
-    cells = grid(trace=list(TRACES), load=list(LOADS[1:]), rule=list(RULES[:2]))
-    frame = place.sweep(partial(doubtful_cell, files), cells, "yardstick-doubtful",
-                        depends_on=checksums(files))
-    return {"fleet/yardstick_doubtful.csv": frame.round(6)}
-
-
-def pooled(place: Workplace) -> Mapping[str, pd.DataFrame]:
-    """Judged months of whole GPUs, without borders between nodes and with them."""
-    files = files_of(place)
-    cells = grid(trace=WHOLE, load=list(LOADS), rule=list(RULES))
-    frame = place.sweep(partial(pool_cell, files), cells, "yardstick-pool",
-                        depends_on=checksums(files))
-    return {"fleet/yardstick_pool.csv": frame.round(6)}
+def failing_cell(files: Mapping[str, tuple[str, ...]], trace: str, rule: str, share: float,
+                 seed: int) -> pd.DataFrame:
+    """FGD, BestFit and the new policy in a judged month in which nodes fail."""
+    problem = with_failures(problem_of_cell(files[trace], trace, JUDGED, LOADS[-1]), share, seed)
+    schedules = {name: replay(problem, name, backfill=rule) for name in ("fgd", "bestfit", NEW)}
+    lost = [one.lost for one in schedules.values()]
+    lost_s = [(run.end_s - run.start_s) @ problem.tasks.gpu_demand_milli[run.task] for run in lost]
+    return compared(problem, schedules).assign(lost_gpu_h=np.array(lost_s) / 3.6e6)
 
 
 NEEDS = tuple(dict.fromkeys([*OPENB, *(file for file, _ in TRACES.values())]))
+
+
+def experiment(name: str, sentence: str, minutes: float, parameters: Mapping[str, Any],
+               function: Callable[..., pd.DataFrame], **axes: Iterable[Any]) -> Experiment:
+    """One frame, of a function of the files of all traces in all cells.
+
+    Parameters
+    ----------
+    name, sentence, minutes, parameters : as in `Experiment`; the frame has the name with _ for -
+    function : called as `function(files, **cell)`
+    axes : values of each parameter of a cell
+    """
+    frame = f"fleet/{name.replace('-', '_')}.csv"
+
+    def compute(place: Workplace) -> Mapping[str, pd.DataFrame]:
+        """All cells."""
+        paths = {trace: str(place.data(file)) for trace, (file, _) in TRACES.items()}
+        files = {trace: (str(place.data(OPENB[0])), path) if trace == "openb" else (path,)
+                 for trace, path in paths.items()}
+        sums = {trace: sha256(Path(path)) for trace, path in paths.items()}
+        cells = grid(**{axis: [*values] for axis, values in axes.items()})
+        return {frame: place.sweep(partial(function, files), cells, name, depends_on=sums).round(6)}
+
+    return Experiment(name, sentence, (frame,), minutes, parameters, compute, needs=NEEDS)
+
+
 YARDSTICKS: dict[str, Experiment] = {one.name: one for one in (
-    Experiment("yardstick", "what placements do to waiting and energy in months of six clusters",
-               ("fleet/yardstick.csv",), 25.0,
-               {"traces": list(TRACES), "loads": LOADS, "rules": RULES,
-                "policies": [*PLACEMENTS, NEW]}, yardstick, needs=NEEDS),
-    Experiment("yardstick-slurm", "judged months under the queue of Slurm",
-               ("fleet/yardstick_slurm.csv",), 8.0,
+    experiment("yardstick", "what placements do to waiting and energy in months of six clusters",
+               25.0, {"traces": list(TRACES), "loads": LOADS, "rules": RULES,
+                      "policies": [*PLACEMENTS, NEW]},
+               cell, trace=TRACES, month=[LOOKED_AT, JUDGED], load=LOADS, rule=RULES),
+    experiment("yardstick-slurm", "judged months under the queue of Slurm", 8.0,
                {"traces": list(TRACES), "loads": LOADS, "policies": [*PLACEMENTS, NEW],
                 "queue": {name: value for name, value in MULTIFACTOR._asdict().items()
-                          if value != SlurmQueue._field_defaults[name]}}, multifactor, needs=NEEDS),
-    Experiment("yardstick-doubtful", "the same where nobody knows run times well",
-               ("fleet/yardstick_doubtful.csv",), 8.0,
+                          if value != SlurmQueue._field_defaults[name]}},
+               cell, trace=TRACES, month=[JUDGED], load=LOADS, rule=["slurm"]),
+    experiment("yardstick-doubtful", "the same where nobody knows run times well", 8.0,
                {"traces": list(TRACES), "loads": LOADS[1:], "rules": RULES[:2], "known": KNOWN},
-               doubtful, needs=NEEDS),
-    Experiment("yardstick-pool", "the same in one pool of GPUs: whom borders of nodes let wait",
-               ("fleet/yardstick_pool.csv",), 5.0,
-               {"traces": WHOLE, "loads": LOADS, "rules": RULES,
-                "policies": ["pool", "joint", NEW]}, pooled, needs=NEEDS))}
+               doubtful_cell, trace=TRACES, load=LOADS[1:], rule=RULES[:2]),
+    experiment("yardstick-pool", "the same in one pool of GPUs: whom borders of nodes let wait",
+               5.0, {"traces": WHOLE, "loads": LOADS, "rules": RULES,
+                     "policies": ["pool", "joint", NEW]},
+               pool_cell, trace=WHOLE, load=LOADS, rule=RULES),
+    experiment("yardstick-failing", "the same at the highest load, where nodes fail for a day",
+               3.0, {"traces": FAILING, "rules": RULES[:1], "shares": SHARES, "seeds": SEEDS,
+                     "policies": ["fgd", "bestfit", NEW]},
+               failing_cell, trace=FAILING, rule=RULES[:1], share=SHARES, seed=SEEDS))}

@@ -5,15 +5,12 @@ import pytest
 
 from studies import far as experiments
 from studies.far import (
-    CLAIMS,
-    TABLE_CLAIMS,
     batches,
     beside,
     judge,
     judged,
     paper_tables,
 )
-from studies.reproduction import claims_frame
 from tests.studies.stored import stored
 
 
@@ -61,33 +58,6 @@ def test_batches_are_the_same_whenever_they_are_drawn():
 def test_the_status_of_a_cell_is_a_rule(quantity, given, found, status):
     row = pd.Series({"paper": given, "0": found}, name=("poor", "wide", 10, quantity))
     assert judge(row, "0") == status
-
-
-def test_claims_are_those_of_the_book():
-    frame = claims_frame(CLAIMS, stored)
-    assert len(TABLE_CLAIMS) == 13 and len(frame) == 16
-    status = frame.set_index("claim")["status"]
-    assert frame["ours"].iloc[0] == "the same in 17" and status.iloc[0] == "reproduced"
-    assert status["Table 9: $p_{multi}$"] == "impossible"
-    assert (frame["status"].iloc[-3:] == "reproduced").all()
-
-
-def test_a_claim_moves_when_its_frame_does():
-    frame = stored("far/single.csv")
-    moved = frame.assign(mean=frame["mean"].where(frame["quantity"] != "rho", 1.0))
-    first = CLAIMS[0]
-    assert first.ours(frame)[:2] == ("the same in 17", "reproduced")
-    assert first.ours(moved)[:2] == ("the same in 1", "not reproduced")
-    worse = stored("far/ratios.csv").assign(worst_ratio=2.5)
-    assert CLAIMS[-1].ours(worse)[:2] == ("2.500 found", "impossible")
-
-
-def test_the_gain_of_phase_3_is_not_reproduced_and_no_contradiction_of_the_paper():
-    """Table 4 is measured after phase 3, so what differs is what phases 1 and 2 leave to it."""
-    claim = next(one for one in CLAIMS if "p_{ref}" in one.text)
-    ours, status, why = claim.ours(stored("far/single.csv"))
-    assert (ours, status) == ("0.3 to 2.5 %", "not reproduced")
-    assert "1.05" in why and "1.16" in why and "contradict" not in why
 
 
 def test_the_tables_of_the_paper_stand_beside_ours():

@@ -7,7 +7,7 @@ from sched_lab.lab.frames import embedded
 from sched_lab.traces import find_data
 from studies import hadar as chapter
 from studies.hadar import CELLS, CLAIMS, EXPERIMENTS, NodeEvidence, Number
-from studies.reproduction import Workplace, claims_frame, reproduce
+from studies.reproduction import Workplace, reproduce
 from tests.studies.stored import RESULTS, stored
 
 PAPER = pd.read_csv(embedded("paper/hadar.csv"), keep_default_na=False)
@@ -108,21 +108,6 @@ def test_a_mix_as_listed_has_other_types_first_and_the_same_speeds():
 
 
 # --- claims
-
-
-def test_every_claim_is_decided_and_says_why():
-    decided = claims_frame(CLAIMS, stored)
-    assert len(decided) == len(PAPER) + 26 and not decided["claim"].duplicated().any()
-    numbers = decided.iloc[:len(PAPER)]
-    assert (numbers["paper"] == [f"{value:g}" for value in PAPER["value"]]).all() and numbers["why"].all()
-
-
-def test_a_claim_moves_with_the_frame_that_decides_it():
-    claim = next(claim for claim in CLAIMS if claim.text == "IV-B: TTD of Hadar below Gavel's")
-    trace = stored("hadar/trace.csv")
-    assert claim.ours(trace)[1] == "not reproduced"
-    quick = trace.assign(ttd_h=trace["ttd_h"].where(~trace["scheduler"].str.startswith("Hadar"), 1.0))
-    assert claim.ours(quick)[:2] == ("in 6 of 6 cases", "reproduced")
 
 
 @pytest.mark.parametrize(("found", "status"), [(1.2, "reproduced"), (1.25, "reproduced"), (1.3, "direction only"),
