@@ -25,8 +25,7 @@ GIVEN = {  # numbers that no cell of the chapter prints, by where they come from
                              "other orders of the nodes": "1.3"},
     "70_fleet_day": {"services and jobs of a day": "390 160", "hours of a day and its rest": "72",
                      "level of confidence": "95", "the paper's": "1.6"},
-    "71_robustness": {"jobs of the paper": "480", "level of confidence": "95"},
-    "72_others": {"the paper's": "2.1"}}
+    "71_robustness": {"jobs of the paper": "480", "level of confidence": "95"}}
 
 
 @pytest.fixture(scope="module")

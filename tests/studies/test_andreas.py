@@ -1,4 +1,4 @@
-"""Experiments and claims of ANDREAS: what they compute is what is stored, and claims follow their frames."""
+"""Experiments of ANDREAS: what they compute is what is stored."""
 import pandas as pd
 import pytest
 

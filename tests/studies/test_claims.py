@@ -1,6 +1,5 @@
 """A claim is a row: a sentence and a comparison of numbers that several rows share."""
 import pandas as pd
-import pytest
 
 from studies.claims import Each, Row, graded, section
 from studies.reproduction import claims_frame
@@ -25,10 +24,3 @@ def test_rows_of_a_section_share_one_measurement_of_the_same_frames():
     assert found["why"].tolist() == ["", "4 W is reached"]
     assert len(asked) == 1
     assert claims[1].ours(FRAME + 1) == ("up to 5 W", "not reproduced", "5 W is reached") and len(asked) == 2
-
-
-@pytest.mark.parametrize(("holds", "partly", "status"), [
-    (True, False, "reproduced"), (True, True, "reproduced"), (False, True, "direction only"),
-    (False, False, "not reproduced")])
-def test_a_claim_holds_or_holds_in_part_or_does_not(holds, partly, status):
-    assert graded(holds, partly) == status

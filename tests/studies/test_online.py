@@ -1,4 +1,4 @@
-"""Experiments give the stored frames again; a changed frame is found, and the claim that it moves is named."""
+"""Experiments give the stored frames again."""
 from functools import partial
 
 import pytest

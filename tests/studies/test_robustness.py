@@ -16,8 +16,7 @@ from sched_lab.lab.frames import InputError
 from sched_lab.online.inflation import sample_arrivals
 from sched_lab.power import datacenter_power_w
 from sched_lab.traces import Tasks
-from studies import headlines
-from studies.headlines import against_fgd, far_cell, summed_up
+from studies.headlines import against_fgd, summed_up
 from studies.robustness import (
     NOMINAL,
     Inflation,
@@ -184,13 +183,6 @@ def test_a_believed_day_differs_in_speeds_alone():
 
 
 # ---- frames
-
-def test_cells_are_their_seeds(monkeypatch):
-    monkeypatch.setattr(headlines, "BATCHES", 2)
-    assert far_cell(10, 1.2).equals(far_cell(10, 1.2))
-    wrong, right = (far_cell(10, most).query("policy == 'far'")["rho"].to_numpy() for most in (1.2, 1.0))
-    assert (wrong != right).all() and (wrong >= 1).all()
-
 
 def test_a_summary_is_of_its_own_group():
     rows = pd.MultiIndex.from_product([["small", "large"], range(4)], names=["error", "seed"])
