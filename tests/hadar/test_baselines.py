@@ -77,6 +77,8 @@ def test_programs_over_kinds_of_jobs_have_the_optimum_of_the_plain_ones(seed):
         assert found.min() >= 0
         assert found.sum(axis=1).max() <= 1 + 1e-6
         assert (workers @ found <= gpus + 1e-6).all()
+    alone, _ = fair_shares(rate[:, 1:2], workers, gpus[1:2], np.ones(12))  # one type: its speeds do not matter
+    assert alone == pytest.approx(min(workers.min(), gpus[1] / 12), rel=1e-6)
     _, twins, _ = kinds_of(rate, workers, weight)
     assert all((np.ptp(share[twins == kind], axis=0) == 0).all() for kind in twins)
 
