@@ -33,9 +33,6 @@ import llvmlite.binding as llvm  # noqa: E402
 import numba  # noqa: E402
 import numpy as np  # noqa: E402
 from numba import carray, types  # noqa: E402
-from numba.core.ccallback import CFunc  # noqa: E402
-from numba.core.compiler_lock import global_compiler_lock  # noqa: E402
-from numba.core.sigutils import normalize_signature  # noqa: E402
 from numba.extending import intrinsic  # noqa: E402
 
 from tools.widget_kernels import WIDGETS, Widget  # noqa: E402
@@ -255,11 +252,9 @@ class Entry:
         tables = [f"{table} = carray({table}p, ({self.slots},))" for table in "if"]
         lines = [*tables, f"answer = kernel({self.call})"]
         exec("def entry(ip, fp):\n    " + "\n    ".join(lines + self.writes), self.known)
-        signature = normalize_signature(types.void(types.CPointer(types.int64), types.CPointer(types.float64)))
-        made = CFunc(self.known["entry"], signature, {}, {"error_model": "numpy"})._compile_uncached()
-        with global_compiler_lock:
-            made.library.finalize()
-        return made.library.get_llvm_str(), made.fndesc.llvm_cfunc_wrapper_name
+        signature = types.void(types.CPointer(types.int64), types.CPointer(types.float64))
+        made: Any = numba.cfunc(signature, error_model="numpy")(self.known["entry"])
+        return made.inspect_llvm(), made.native_name
 
 
 def packed(array: np.ndarray) -> Any:
