@@ -55,14 +55,10 @@ def places_frame(run: Simulation) -> pd.DataFrame:
     begin_s, length_s = (run.intervals[name].to_numpy()[parts["round"]]
                          for name in ("start_s", "length_s"))
     end_s = np.minimum(begin_s + every * length_s, run.end_s[parts["job"]])
-    same = ["job", "kind", "low", "high"]
     parts = parts.assign(start_s=begin_s.round(6), end_s=end_s.round(6),
                          low=(high - parts["gpus"]) / whole, high=high / whole)
-    parts = parts.sort_values([*same, "start_s"])
-    is_alike = (parts[same] == parts[same].shift()).all(axis=1)
-    goes_on = is_alike & (parts["start_s"] == parts["end_s"].shift())
-    first = dict.fromkeys(["job", "kind", "start_s", "end_s", "low", "high"], "first")
-    merged = parts.groupby((~goes_on).cumsum()).agg(first | {"end_s": "last"})
+    shown = ["job", "kind", "start_s", "end_s", "low", "high"]
+    merged = plots.joined(parts[shown], ["job", "kind", "low", "high"], "start_s", "end_s")
     merged.insert(1, "type", np.array(run.workload.type_name, object)[merged.pop("kind")])
     return merged.reset_index(drop=True)
 

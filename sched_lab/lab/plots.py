@@ -464,23 +464,28 @@ def lane_names(names: Sequence[str], lanes: alt.Y) -> alt.Chart:
     return chart
 
 
-def _joined(data: pd.DataFrame, least: float) -> pd.DataFrame:
-    """One rectangle for those of a kind that touch in a lane, where each is too narrow for a gap and a label.
+def joined(stretches: pd.DataFrame, alike: Sequence[str], start: str = "start", end: str = "end") -> pd.DataFrame:
+    """One stretch of time for those that are alike and follow each other without a gap.
 
     Parameters
     ----------
-    data : rectangles
-    least : time from which on a rectangle is one of its own
+    stretches : in any order
+    alike : columns in which they agree; of the others, what the first one says is kept
+    start, end : columns of the two moments
     """
+    ordered = stretches.sort_values([*alike, start], kind="stable")
+    last = ordered.shift()
+    goes_on = (ordered[[*alike]] == last[[*alike]]).all(axis=1) & (ordered[start] == last[end])
+    return ordered.groupby((~goes_on).cumsum().to_numpy()).agg(dict.fromkeys(ordered, "first") | {end: "last"})
+
+
+def _as_seen(data: pd.DataFrame, least: float) -> pd.DataFrame:
+    """Rectangles of a lane each as one where they are too narrow for a gap and a label, and touch."""
     is_narrow = data["end"] - data["start"] < least
     narrow = data[is_narrow]
     each = narrow.loc[narrow.index.repeat(narrow["num_lanes"])].assign(num_lanes=1, label="")
     each["lane"] += each.groupby(level=0).cumcount()
-    each = each.sort_values(["lane", "start"], kind="stable")
-    last = each.shift()
-    goes_on = (each["lane"] == last["lane"]) & (each["kind"] == last["kind"]) & (each["start"] <= last["end"])
-    whole = each.groupby((~goes_on).cumsum().to_numpy()).agg(dict.fromkeys(each, "first") | {"end": "max"})
-    return pd.concat([data[~is_narrow], whole], ignore_index=True)
+    return pd.concat([data[~is_narrow], joined(each, ["lane", "kind"])], ignore_index=True)
 
 
 def _rectangles(data: pd.DataFrame, since: float, until: float) -> pd.DataFrame:
@@ -488,7 +493,7 @@ def _rectangles(data: pd.DataFrame, since: float, until: float) -> pd.DataFrame:
     data = data[(data["start"] < until) & (data["end"] > since)].astype({"label": str})
     pixel = (until - since) / _GANTT_PX
     if len(data) > _MOST_APART:
-        data = _joined(data, _LEAST_PX * pixel)
+        data = _as_seen(data, _LEAST_PX * pixel)
     left = data["start"].clip(lower=since)
     right = data["end"].clip(upper=until)
     width = right - left
