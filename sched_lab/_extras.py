@@ -7,11 +7,13 @@ always do.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from types import FrameType, ModuleType
+from typing import Any, cast
 
 # package, as it is imported -> extra of settings.ini
 EXTRA_OF = {
@@ -72,3 +74,16 @@ def need(*packages: str, extra: str = "") -> None:
             found = None
         if found is None:
             raise _refusal(package, extra)
+
+
+@contextmanager
+def without(module: str) -> Iterator[None]:
+    """Let the imports of a block go without a module that they only try, and that takes long to be imported."""
+    if module in sys.modules:
+        yield
+        return
+    sys.modules[module] = cast(Any, None)  # "not found", to whoever imports it
+    try:
+        yield
+    finally:
+        del sys.modules[module]

@@ -367,20 +367,6 @@ class Compiling:
 compiling_told = Compiling()
 
 
-def without_blas() -> None:
-    """Let numba go without SciPy's matrix products, which no function of ours asks it for.
-
-    It looks whether they are there, and SciPy takes longer to be imported than numba itself.
-    """
-    name = "scipy.linalg.cython_blas"
-    if name not in sys.modules:
-        sys.modules[name] = cast(Any, None)     # "not found", to whoever imports it
-        try:
-            import_module("numba.np.arraymath")
-        finally:
-            del sys.modules[name]
-
-
 @cache
 def _listen() -> None:
     """Hear of numba's events (its documentation, "Event API")."""
@@ -421,8 +407,11 @@ def _listen() -> None:
             if not turns.depth:
                 config.CACHE_DIR = self.plain
 
-    if compiling_told.is_command:
-        without_blas()
+    if compiling_told.is_command:   # numba looks for SciPy's matrix products, which no function of ours asks it for
+        from .._extras import without
+
+        with without("scipy.linalg.cython_blas"):
+            import_module("numba.np.arraymath")
     register: Any = event.register
     register("numba:compile", Compilation())
     register("numba:compiler_lock", Compiler())

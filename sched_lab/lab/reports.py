@@ -7,12 +7,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn
 
 import pandas as pd
 
 from .. import __version__
+from .._extras import without
 from .frames import (
     InputError,
     OutputError,
@@ -26,6 +28,7 @@ from .frames import (
     write_bytes,
     write_json,
 )
+from .jit import compiling_told
 from .pages import Page, Part, Picture, Section, Table, write_page
 
 if TYPE_CHECKING:
@@ -144,6 +147,9 @@ class Report:
         """
         from .plots import draw_apart
 
+        if can_draw and compiling_told.is_command:
+            with without("anywidget"):  # what lets charts answer in JupyterLab is in no file
+                import_module("altair")
         charts = {name: draw() for name, draw in self.charts.items()} if can_draw else {}
         svgs = draw_apart(charts, folder) if charts else {}
         if origin:
