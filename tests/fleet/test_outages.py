@@ -107,6 +107,15 @@ def test_all_parts_of_a_job_stop_together():
         assert schedule.start_s[2] == (30 if backfill == "none" else 3)
 
 
+def test_a_part_that_ends_as_another_is_stopped_leaves_its_gpus():
+    """t0 ends on a at 5 s, when b with t1 goes down; both begin anew at 20 s, and t2 has a in between."""
+    problem = in_jobs([0, 0, 1], [(0, 5, 2, 1000), (0, 10, 1, 1000), (6, 4, 2, 1000)],
+                      outages=outages_at((1, 5, 20, True, True)))
+    for backfill in COMPARED:
+        schedule = replay(problem, backfill=backfill)
+        assert schedule.start_s.tolist() == [20, 20, 25 if backfill == "none" else 6]
+
+
 def test_what_runs_when_a_replay_begins_is_stopped_by_later_outages_alone():
     nan = np.nan
     problem = timed([(0, 10, 2, 1000), (1, 5, 1, 1000)], node=np.array([0, -1]), gpu_mask=np.array([3, 0]),

@@ -1006,7 +1006,7 @@ def close_booked(plan: Plan, one: int, now_s: float, back: list[int],
             part = job
             while part >= 0:
                 there = schedule.node[part]
-                if schedule.end_s[part] > now_s:
+                if schedule.end_s[part] >= now_s:  # what ends at this moment has not been passed yet
                     moments.remove((schedule.end_s[part], part))
                     give_back(plan, part, now_s)
                 note_stop(timed, part, now_s, waits, schedule, lost)
