@@ -19,8 +19,7 @@ from ..read.tables import Source
 from .case import parts_of_jobs
 from .problem import Problem, Schedule
 
-__all__ = ['Quality', 'Association', 'Limits', 'read_limits', 'Ceilings', 'ceilings_of', 'count', 'hold_reason', 'limited', 'limit_words',
-           'past_limits']
+__all__ = ['Limits', 'read_limits']
 
 COUNTED = ("jobs", "cpu", "mem", "gres/gpu")
 LEVELS = ("user", "account", "QOS")
