@@ -240,11 +240,12 @@ class Replica:
         if self.lease is None:
             return
         leads = self.lease.left_s() > 0
+        begins = leads and (not self.is_leading or self.lease.was_others)
         if leads and self.lease.was_others and self.sim.makers.begins_terms:
             self.bridge.begin_term()
         if leads:
             self.lease.was_others = False
-        if leads and not self.is_leading and self.sim.makers.lists_anew:
+        if begins and self.sim.makers.lists_anew:
             self.turn += 1
             self.old.append(self.followers["pods"])
             self.followers["pods"] = self.follower("pods")

@@ -621,6 +621,11 @@ def test_who_leads_lists_pods_anew_and_answers_then_and_no_longer_than_its_lease
         assert one.ask("bind", BIND)[0] == 503  # it might land when another leads
         lease.left = 6.0
         assert one.ask("bind", BIND) == (200, b'{"Error":""}')
+        lease.was_others = True  # it was lost and taken again in one step, as after a long stop
+        until(lambda: one.get("/readyz") == (503, b"waiting for pods\n"))
+        listed[2].set()
+        one.ready()
+        assert one.bridge.told[-2:] == ["a new term", "list 2"]
         one.bridge.trouble = "full"
         until(lambda: not lease.asked[-1])
         lease.left = 0.0

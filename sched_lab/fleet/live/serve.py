@@ -286,7 +286,7 @@ class Extender(Service):
         if self.lease is None:
             return
         leads = self.lease.left_s() > 0
-        if leads and LEASE in self.health.waits_for:
+        if leads and (LEASE in self.health.waits_for or self.lease.was_others):  # lost and taken again in one step, too
             if self.lease.was_others:
                 self.bridge.begin_term()
             self.lease.was_others = False
