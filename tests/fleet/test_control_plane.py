@@ -646,6 +646,11 @@ def stands_by(replica: Replica) -> bool:
     return False
 
 
+def few(found: set) -> str:
+    """How many there are, and five of them."""
+    return f"{len(found)}, as {sorted(found)[:5]}" if found else "none"
+
+
 def main(arguments=None) -> int:
     """Try two replicas against a control plane, or a small API server; 1 if something was broken."""
     parser = argparse.ArgumentParser(prog="python -m tests.fleet.test_control_plane", description=main.__doc__)
@@ -694,8 +699,8 @@ def main(arguments=None) -> int:
         print(f"{what}: {len(gaps_s)} times, nothing decided for {max(gaps_s):.1f} s at most, lease {chosen.lease} s")
     again = sum(decided[place] > 1 for place in trial.places)
     print(f"{decided.total()} decisions in the journals, all the same again; of {len(trial.places)} places that pods "
-          f"had, {again} decided for more than once, and without a decision: {strange or 'none'}; GPUs given twice: "
-          f"{trial.given_twice or 'none'}")
+          f"had, {again} decided for more than once, and without a decision: {few(strange)}; GPUs given twice: "
+          f"{few(trial.given_twice)}")
     return int(bool(strange or trial.given_twice))
 
 
