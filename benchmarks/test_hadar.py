@@ -12,8 +12,9 @@ from sched_lab.hadar.fluid import makespan_bound_s
 from sched_lab.hadar.model import Cluster, State, check_simulation, nothing_runs, type_gpus
 from sched_lab.hadar.planned import Planned
 from sched_lab.hadar.primal_dual import Hadar
-from sched_lab.hadar.simulation import HadarE, node_workload, run_copies, run_rounds
+from sched_lab.hadar.simulation import HadarE, run_copies, run_rounds
 from sched_lab.hadar.workload import default_throughputs, draw_workload, paper_cluster
+from studies.testbed import node_workload
 
 pytestmark = pytest.mark.benchmark(timer=time.process_time)
 PAPER_S = 7 * 60  # Section IV: a decision for 2,048 jobs takes less than 7 minutes

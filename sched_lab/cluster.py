@@ -19,8 +19,7 @@ from .lab.frames import Column, InputError, embedded, read_table
 from .lab.jit import by_reference
 
 # %% auto #0
-__all__ = ['Cluster', 'State', 'empty_state', 'check_state', 'read_nodes', 'toy_cluster', 'describe_nodes', 'generate_nodes',
-           'default_cluster']
+__all__ = ['Cluster', 'State', 'empty_state', 'check_state', 'read_nodes', 'toy_cluster', 'describe_nodes', 'default_cluster']
 
 # %% ../nbs/10_cluster.ipynb #10-008b
 WHOLE_GPU_MILLI = 1000
@@ -187,28 +186,6 @@ def describe_nodes(cluster: Cluster) -> pd.DataFrame:
     table = types.value_counts(sort=False).rename("nodes").reset_index()
     table["gpus"] = table["nodes"] * table["gpus_per_node"]
     return table.sort_values(["gpus", *types], ascending=False, ignore_index=True)
-
-# %% ../nbs/10_cluster.ipynb #10-040
-NODE_TYPES = (  # number of nodes, GPU model, GPUs, vCPU, MiB: one row for each type
-    (549, "G2", 8, 96, 393216),
-    (39, "G3", 8, 128, 786432),
-    (387, "T4", 2, 104, 524288), (17, "T4", 4, 96, 393216),
-    (3, "P100", 1, 8, 61440), (2, "P100", 2, 8, 61440), (107, "P100", 2, 16, 122880),
-    (22, "P100", 2, 64, 262144),
-    (9, "V100M32", 4, 48, 376832), (21, "V100M32", 8, 96, 786432),
-    (19, "V100M16", 1, 8, 32768), (28, "V100M16", 4, 32, 131072),
-    (7, "V100M16", 8, 64, 262144), (1, "V100M16", 8, 82, 344064),
-    (2, "A10", 1, 128, 1048576),
-)
-
-# %% ../nbs/10_cluster.ipynb #10-040x
-def generate_nodes() -> pd.DataFrame:
-    """Node list of the default cluster, from its inventory `NODE_TYPES`."""
-    rows = [(vcpu * 1000, mib, gpus, model)
-            for count, model, gpus, vcpu, mib in NODE_TYPES for _ in range(count)]
-    table = pd.DataFrame(rows, columns=["cpu_milli", "memory_mib", "gpu", "model"])
-    table.insert(0, "sn", [f"node-{i:04d}" for i in range(len(table))])
-    return table
 
 # %% ../nbs/10_cluster.ipynb #10-043
 @cache

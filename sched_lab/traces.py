@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from functools import cache
@@ -25,7 +24,7 @@ from .cluster import WHOLE_GPU_MILLI, Cluster
 
 # %% auto #0
 __all__ = ['Tasks', 'read_tasks', 'toy_tasks', 'TaskClasses', 'task_classes', 'target_workload', 'describe_tasks', 'find_data',
-           'find_reference', 'fetch_openb', 'generate_tasks', 'default_tasks', 'Arrivals', 'read_arrivals']
+           'find_reference', 'fetch_openb', 'default_tasks', 'Arrivals', 'read_arrivals']
 
 # %% ../nbs/11_traces.ipynb #11-006b
 def wrong_demand(num_gpus: Integers, gpu_milli: Integers) -> tuple[int, str, str] | None:
@@ -263,25 +262,6 @@ def describe_tasks(tasks: Tasks) -> pd.DataFrame:
     table["share_of_gpu_demand"] = table.pop("demand") / max(1, int(tasks.gpu_demand_milli.sum()))
     return table
 
-# %% ../nbs/11_traces.ipynb #11-038
-def task_statistics(tasks: Tasks) -> pd.DataFrame:
-    """Numbers by which traces are compared: gpu_request ("all" for all), statistic and value.
-
-    The statistics are tasks and classes, and total and quartiles (q25, q50, q75) of vcpu,
-    memory_gib and gpu.
-    """
-    demands = {"vcpu": tasks.cpu_milli / 1000, "memory_gib": tasks.memory_mib / 1024,
-               "gpu": tasks.gpu_demand_milli / 1000}
-    frame = pd.DataFrame({
-        "gpu_request": gpu_requests(tasks), "class": task_classes(tasks)[1], **demands})
-    rows: list[tuple[str, str, float]] = []
-    for request, group in [("all", frame), *frame.groupby("gpu_request")]:
-        rows += [(request, "tasks", len(group)), (request, "classes", group["class"].nunique())]
-        for name in demands:
-            rows.append((request, f"{name}_total", group[name].sum()))
-            rows += [(request, f"{name}_q{q}", group[name].quantile(q / 100)) for q in (25, 50, 75)]
-    return pd.DataFrame(rows, columns=["gpu_request", "statistic", "value"])
-
 # %% ../nbs/11_traces.ipynb #11-041
 def data_folders(data: str | Path | None = None) -> list[Path]:
     """Folders in which data is looked for, first choice first.
@@ -433,87 +413,6 @@ def fetch_openb(folder: str | Path | None = None, base_url: str = OPENB_URL,
                 part.rmdir()
         raise
     return target
-
-# %% ../nbs/11_traces.ipynb #11-051
-@dataclass(frozen=True)
-class TaskGroup:
-    """Tasks of one GPU request: three decks, each value -> per cent of the tasks of the group.
-
-    Parameters
-    ----------
-    percent : of all tasks, Table I
-    num_gpus : number of GPUs of each task
-    gpu_milli, vcpu, memory_gib : demand on each GPU, milli-GPU; vCPU; GiB
-    """
-
-    percent: float
-    num_gpus: int
-    gpu_milli: Mapping[int, float]
-    vcpu: Mapping[float, float]
-    memory_gib: Mapping[float, float]
-
-# %% ../nbs/11_traces.ipynb #11-052
-WHOLE = {WHOLE_GPU_MILLI: 100}
-TASK_GROUPS = (TaskGroup(13.3, num_gpus=0, gpu_milli={0: 100},
-                         vcpu={8: 18, 12.5: 35, 15.5: 11, 16.5: 9,
-                               32: 27}, memory_gib={30: 15, 48: 28, 50: 20, 56: 35, 64: 2}),
-               TaskGroup(
-                   37.8, num_gpus=1, gpu_milli={
-                       810: 35, 470: 24, 320: 11, 650: 8, 460: 6, 230: 4, 600: 3, 550: 3, 370: 2,
-                       160: 2, 110: 2}, vcpu={1: 1, 3.2: 36, 4: 24, 6: 4, 8: 15, 12: 20},
-                   memory_gib={5.5: 38, 10: 8, 15: 14, 22: 6, 30: 16, 46: 18}),
-               TaskGroup(
-                   48.0, num_gpus=1, gpu_milli=WHOLE, vcpu={
-                       3.2: 13, 4: 4, 8: 5, 9.8: 6, 11: 11, 11.4: 18, 11.8: 10, 12: 11, 15.7: 11,
-                       18.7: 7, 24: 4}, memory_gib={
-                           5.5: 12, 16: 7, 24: 10, 40: 11, 47: 18, 48: 22, 57: 7, 64: 7, 76: 4,
-                           91: 2}),
-               TaskGroup(0.2, num_gpus=2, gpu_milli=WHOLE, vcpu={6: 20, 16: 60, 30: 20},
-                         memory_gib={65: 80, 157: 20}),
-               TaskGroup(0.2, num_gpus=4, gpu_milli=WHOLE, vcpu={32: 80, 60: 20},
-                         memory_gib={129: 80, 313: 20}),
-               TaskGroup(0.5, num_gpus=8, gpu_milli=WHOLE, vcpu={64: 48, 88: 42, 110: 10},
-                         memory_gib={257: 48, 320: 44, 640: 8}),
-               )
-
-# %% ../nbs/11_traces.ipynb #11-054
-def quotas(weights: Mapping[Any, float], total: int) -> Integers:
-    """Whole numbers in proportion to the weights that add up to `total` (largest remainders)."""
-    exact = np.array([*weights.values()], float) * total / sum(weights.values())
-    counts = np.floor(exact).astype(np.int64)
-    most_short = np.argsort(counts - exact, kind="stable")
-    counts[most_short[: total - counts.sum()]] += 1
-    return counts
-
-
-def _deal(deck: Mapping[Any, float], total: int, seed: np.random.SeedSequence) -> NDArray[Any]:
-    """Deal a deck that has been shuffled, (total,)."""
-    cards = np.repeat([*deck], quotas(deck, total))
-    return cards[np.argsort(np.random.default_rng(seed).random(total), kind="stable")]
-
-# %% ../nbs/11_traces.ipynb #11-058
-def generate_tasks(seed: int = 0, num_tasks: int = 8152) -> pd.DataFrame:
-    """Task list of the default workload, from the decks of `TASK_GROUPS`.
-
-    Parameters
-    ----------
-    seed : of the pairing of the demands and of the order of the tasks; the totals do not depend on
-        it
-    num_tasks : 8152 as in the paper's Default trace
-    """
-    order, *streams = np.random.SeedSequence(seed).spawn(1 + 3 * len(TASK_GROUPS))
-    sizes = quotas({i: group.percent for i, group in enumerate(TASK_GROUPS)}, num_tasks).tolist()
-    parts = []
-    for i, (group, size) in enumerate(zip(TASK_GROUPS, sizes, strict=True)):
-        decks: list[Mapping[Any, float]] = [group.gpu_milli, group.vcpu, group.memory_gib]
-        shares, vcpu, memory = map(_deal, decks, [size] * 3, streams[3 * i : 3 * i + 3])
-        parts.append(pd.DataFrame({"cpu_milli": np.rint(vcpu * 1000).astype(np.int64),
-                                   "memory_mib": np.rint(memory * 1024).astype(np.int64),
-                                   "num_gpu": group.num_gpus, "gpu_milli": shares}))
-    table = pd.concat(parts, ignore_index=True)
-    table = table.iloc[np.argsort(np.random.default_rng(order).random(num_tasks), kind="stable")]
-    table.insert(0, "name", [f"task-{i:04d}" for i in range(num_tasks)])
-    return table.reset_index(drop=True)
 
 # %% ../nbs/11_traces.ipynb #11-061
 @cache

@@ -23,13 +23,13 @@ from sched_lab.far.multibatch import (
     trivial_chain,
 )
 from sched_lab.far.plus import far_plus
-from sched_lab.far.proofs import proved_factor, worst_ratio
 from sched_lab.far.refine import far
 from sched_lab.far.tasks import NEAR, SCALINGS, SUB, WIDTHS, generate_times
 from sched_lab.lab.arrays import Floats
 from sched_lab.lab.sweeps import grid
 
 from .claims import Row, graded, said, section
+from .far_proofs import proved_factor, worst_ratio
 from .reproduction import Claim, Experiment, Workplace
 
 if TYPE_CHECKING:

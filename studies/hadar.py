@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 
 from sched_lab.hadar.baselines import Gavel, RoundShares, Tiresias, YarnCs
-from sched_lab.hadar.bounds import check_theorem, forked_utilisation, most_busy, refused_job
 from sched_lab.hadar.energy import (
     AWAKE,
     OFF,
@@ -20,15 +19,12 @@ from sched_lab.hadar.energy import (
     EnergyFirst,
     GreenHadar,
     GreenPlanned,
-    check_energy,
     draw_of,
     energy_bound_wh,
     energy_of,
-    mean_front,
     watts_of,
 )
 from sched_lab.hadar.fluid import makespan_bound_s
-from sched_lab.hadar.fork import training_curve
 from sched_lab.hadar.model import (
     SECONDS_PER_HOUR,
     Scheduler,
@@ -42,11 +38,8 @@ from sched_lab.hadar.model import (
 from sched_lab.hadar.planned import Planned, mean_jct_bound_s, type_prices
 from sched_lab.hadar.primal_dual import Hadar
 from sched_lab.hadar.simulation import (
-    MIXES,
-    NODES,
     HadarE,
     Simulation,
-    node_workload,
     run_copies,
     run_rounds,
     summary,
@@ -63,7 +56,11 @@ from sched_lab.lab.frames import embedded, sha256
 from sched_lab.lab.sweeps import Cell, grid
 from sched_lab.traces import find_data
 
+from .hadar_energy import check_energy, mean_front
+from .hadar_theorems import check_theorem, forked_utilisation, most_busy, refused_job
 from .reproduction import Claim, Experiment, Workplace
+from .spiral import training_curve
+from .testbed import MIXES, NODES, node_workload
 
 __all__ = ['EXPERIMENTS', 'CLAIMS', 'FIGURES']
 

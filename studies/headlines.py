@@ -21,7 +21,7 @@ from sched_lab.far.tasks import SCALINGS, WIDTHS, generate_times
 from sched_lab.fleet.ask.day import Day, bill_of_day, draw_day, example_cluster, nodes_of
 from sched_lab.fleet.ask.day_run import RESAMPLES, Prepared, effects_of, prepare_day, variants_of
 from sched_lab.fleet.replay.intervals import interval_of
-from sched_lab.hadar.energy import check_energy, energy_of, watts_of
+from sched_lab.hadar.energy import energy_of, watts_of
 from sched_lab.hadar.model import SECONDS_PER_HOUR
 from sched_lab.hadar.model import check_simulation as check_rounds
 from sched_lab.hadar.simulation import run_rounds
@@ -39,6 +39,7 @@ from .andreas import FACTORS, RULES, reduction_percent
 from .andreas import SEEDS as ANDREAS_SEEDS
 from .claims import Row, held, section
 from .hadar import MEASURED, READINGS, trace_workload
+from .hadar_energy import check_energy
 from .online import RECORDED, TraceFiles, files_of, needs_of, pods
 from .reproduction import Claim, Experiment, Workplace
 from .robustness import (

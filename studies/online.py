@@ -35,9 +35,10 @@ from sched_lab.online.inflation import (
 )
 from sched_lab.online.policies import policy_of
 from sched_lab.power import GPU_POWER_W, POWER_MODELS, datacenter_power_w, power_of
-from sched_lab.traces import Arrivals, Tasks, read_tasks, task_classes, task_statistics
+from sched_lab.traces import Arrivals, Tasks, read_tasks, task_classes
 
 from .claims import Row, held, section
+from .embedded import task_statistics
 from .lockstep_results import MEASURED, measured_scoring, measured_throughput
 from .pwr_results import CLAIMS as DEFAULT_CLAIMS
 from .pwr_results import EVALUATION

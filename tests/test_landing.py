@@ -8,9 +8,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from sched_lab.hadar.bounds import check_theorem, refused_job
 from sched_lab.lab.frames import read_frame
 from studies.andreas import by_greedy, by_rg
+from studies.hadar_theorems import check_theorem, refused_job
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "data" / "results"

@@ -33,16 +33,14 @@ from sched_lab.traces import (
     fetch_openb,
     find_data,
     find_reference,
-    generate_tasks,
     models_of,
-    quotas,
     read_arrivals,
     read_tasks,
     target_workload,
     task_classes,
-    task_statistics,
     toy_tasks,
 )
+from studies.embedded import generate_tasks, quotas, task_statistics
 from tests.command_line import content
 from tests.online.recorded import recorded_seeds
 

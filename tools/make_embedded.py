@@ -4,10 +4,8 @@ python tools/make_embedded.py
 """
 from pathlib import Path
 
-from sched_lab.cluster import generate_nodes
-from sched_lab.hadar.workload import synthetic_throughputs
 from sched_lab.lab.frames import write_bytes
-from sched_lab.traces import generate_tasks
+from studies.embedded import generate_nodes, generate_tasks, synthetic_throughputs
 
 FOLDER = Path(__file__).resolve().parents[1] / "data" / "embedded"
 

@@ -12,11 +12,11 @@ import numpy as np
 
 from ..cluster import MAX_GPUS_PER_NODE, WHOLE_GPU_MILLI, Cluster as SpineCluster
 from .baselines import one_type_rate
-from .fluid import (gpu_rows, makespan_bound_s, solved, time_rows, work_rows)
+from .fluid import (gpu_rows, solved, time_rows, work_rows)
 from .model import (SECONDS_PER_HOUR, Allocation, Cluster, Jobs, State, Workload,
                                    type_gpus)
-from .planned import (Planned, gang_rate, gpu_seconds, pick_in_order,
-                                     place_large_first, type_prices)
+from .planned import (Planned, gang_rate, pick_in_order,
+                                     place_large_first)
 from .primal_dual import (Hadar, Terms, Toll, allow, buckets_of, candidate,
                                          pace_and_watts)
 from .simulation import Simulation
@@ -26,11 +26,11 @@ from ..lab.frames import InputError
 from ..lab.jit import njit
 from ..bill import Bill, Tariff, bill_of, gpus_alone
 from ..holdings import Holdings
-from ..meter import NodeWatts, Sleep, meter
+from ..meter import Sleep
 from ..power import power_of
 
 # %% auto #0
-__all__ = ['holdings_of', 'energy_of', 'check_energy', 'energy_bound_wh', 'GreenHadar', 'EnergyFirst', 'GreenPlanned']
+__all__ = ['holdings_of', 'energy_of', 'energy_bound_wh', 'GreenHadar', 'EnergyFirst', 'GreenPlanned']
 
 # %% ../../nbs/46a_hadar_energy.ipynb #46a-008
 class TypeWatts(NamedTuple):
@@ -196,35 +196,6 @@ def energy_of(run: Simulation, watts: TypeWatts, sleep: Sleep = AWAKE) -> Accoun
     return Account(seconds * watts.full_w / SECONDS_PER_HOUR,
                    idle_s * watts.idle_w / SECONDS_PER_HOUR, asleep_wh)
 
-# %% ../../nbs/46a_hadar_energy.ipynb #46a-029
-def check_energy(run: Simulation, watts: TypeWatts, account: Account) -> None:
-    """Check an account without sleep against the shared meter.
-
-    Parameters
-    ----------
-    run, watts : of `energy_of`
-    account : what it returned
-
-    Raises
-    ------
-    ValueError : if the engine counted other GPU-seconds, more GPUs are held than there are, or
-        the parts are not the whole
-    """
-    counted_s = float(run.intervals["busy_gpu_s"].sum())
-    if not np.isclose(held_s(run).sum(), counted_s, rtol=1e-9):
-        raise ValueError(
-            f"{held_s(run).sum()} GPU-seconds are held, the engine counted {counted_s}")
-    cluster, holdings = holdings_of(run, watts)
-    kind = run.workload.cluster.node_type
-    busy = np.arange(cluster.num_gpus.max() + 1)
-    idle = np.maximum(cluster.num_gpus[:, None] - busy, 0)
-    draws = NodeWatts(np.outer(watts.full_w[kind], busy) + watts.idle_w[kind][:, None] * idle)
-    first_s, last_s = window_of(run)
-    mean_w = meter(cluster, holdings, draws, np.array([first_s, last_s]))["power_w"].iloc[0]
-    whole_wh = mean_w * (last_s - first_s) / SECONDS_PER_HOUR
-    if not np.isclose(account.whole_wh, whole_wh, rtol=1e-9):
-        raise ValueError(f"the parts are {account.whole_wh} Wh, the whole is {whole_wh} Wh")
-
 # %% ../../nbs/46a_hadar_energy.ipynb #46a-030t
 def bill_run(run: Simulation, watts: TypeWatts, tariff: Tariff, sleep: Sleep = AWAKE) -> Bill:
     """Energy, money and CO2 of a run, and what they rest on.
@@ -342,73 +313,6 @@ def energy_bound_wh(workload: Workload, draw: Draw, ttd_s: float, *,
     end_s = float(jobs.arrival_s.min()) + ttd_s
     least = least_energy(jobs, rate, gpus, draw.busy_w, end_s, is_forked=is_forked)
     return least.energy_wh + draw.base_w * ttd_s / SECONDS_PER_HOUR
-
-# %% ../../nbs/46a_hadar_energy.ipynb #46a-041
-def line_s(need_s: Floats, price: Floats, draw: Draw, s_per_wh: float) -> float:
-    """B: mean completion time plus priced energy, in s, that no schedule lies below.
-
-    Parameters
-    ----------
-    need_s : (jobs, types) GPU-seconds for all steps of a job
-    price : (types,) whose sum over all GPUs is 1
-    draw : base and addition
-    s_per_wh : price of energy, seconds of the mean for a watt-hour
-    """
-    from scipy import optimize
-
-    num_jobs = len(need_s)
-    joules = s_per_wh * (draw.busy_w + draw.base_w * price) / SECONDS_PER_HOUR
-    position = np.arange(1, num_jobs + 1) / num_jobs
-    cost = np.full((num_jobs, num_jobs), np.inf)
-    for kind in range(len(price)):
-        each = position * price[kind] + joules[kind]
-        usable = np.isfinite(need_s[:, kind])
-        cost[usable] = np.minimum(cost[usable], need_s[usable, kind, None] * each)
-    return float(cost[optimize.linear_sum_assignment(cost)].sum())
-
-# %% ../../nbs/46a_hadar_energy.ipynb #46a-042
-class MeanFront(NamedTuple):
-    """Lines of mean completion time and energy, each below every schedule.
-
-    Parameters
-    ----------
-    s_per_wh : (lines,) price of energy
-    least_s : (lines,) s, of the mean plus the priced energy
-    """
-
-    s_per_wh: Floats
-    least_s: Floats
-
-    def mean_s(self, energy_wh: float) -> float:
-        """Mean completion time in s below which no schedule of this energy comes."""
-        return float((self.least_s - self.s_per_wh * energy_wh).max())
-
-# %% ../../nbs/46a_hadar_energy.ipynb #46a-043
-def mean_front(workload: Workload, draw: Draw, s_per_wh: Floats) -> MeanFront:
-    """Lines that no schedule of gangs lies below.
-
-    Parameters
-    ----------
-    workload : jobs and nodes
-    draw : base and addition
-    s_per_wh : (lines,) prices of energy to draw a line for
-    """
-    cluster = workload.cluster
-    jobs = workload.jobs
-    rate = gang_rate(cluster, jobs)
-    need_s = gpu_seconds(jobs, rate)
-    gpus = type_gpus(cluster, rate.shape[1])
-    end_s, price = type_prices(cluster, jobs)
-    prices = [price]
-    for factor in (1.02, 1.05, 1.1):  # with more time, GPUs that waste energy are worth less
-        scarce = least_energy(jobs, rate, gpus, draw.busy_w,
-                              factor * max(end_s, makespan_bound_s(cluster, jobs))).scarcity
-        if scarce.any():
-            prices.append(scarce / (gpus @ scarce))
-    late_s = float((jobs.arrival_s - jobs.arrival_s.min()).mean())
-    least = [max(line_s(need_s, each, draw, theta) for each in prices) - late_s
-             for theta in s_per_wh]
-    return MeanFront(np.asarray(s_per_wh, float), np.array(least))
 
 # %% ../../nbs/46a_hadar_energy.ipynb #46b-006i
 JOULES_PER_KWH = 3.6e6

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from ..lab.frames import Column, InputError, embedded, read_table
 from .model import (SECONDS_PER_HOUR, Cluster, Jobs, Throughputs, Workload,
@@ -48,49 +47,6 @@ def read_gavel_throughputs(path: str | Path) -> Throughputs:
     packed = np.nan_to_num(frame[names[:3]].to_numpy(float))
     spread = frame[names[3:]].to_numpy(float)
     return Throughputs(GAVEL_TYPES, row, packed, np.where(np.isnan(spread), packed, spread))
-
-# %% ../../nbs/40a_hadar_workload.ipynb #40a-012
-class Family(NamedTuple):
-    """One model: steps/s of one K80 with the smallest batch, and ratios of V100 and P100 to it."""
-
-    k80_steps_per_s: float
-    over_k80: tuple[float, float]
-    batch_sizes: tuple[int, ...]
-
-# %% ../../nbs/40a_hadar_workload.ipynb #40a-012p
-FAMILIES = {
-    "ResNet-18": Family(7.0, (6.0, 5.0), (32, 64, 128)),
-    "ResNet-50": Family(2.0, (6.0, 4.0), (16, 32, 128)),
-    "CycleGAN": Family(0.5, (9.0, 5.0), ()),
-    "LM": Family(25.0, (4.5, 3.5), (10, 20, 40)),
-    "Transformer": Family(3.5, (4.5, 3.0), (32, 64, 128)),
-}
-BATCH_EXPONENT = 0.75
-GANG_EXPONENTS = {"": (0.7, 0.8, 0.9), "_spread": (0.4, 0.6, 0.8)}  # of V100, P100, K80
-TOO_LARGE_FOR_K80 = ("ResNet-50", 128)  # in a gang
-
-# %% ../../nbs/40a_hadar_workload.ipynb #40a-015
-def _synthetic_row(model: str, family: Family, batch: int, workers: int) -> dict[str, str | float]:
-    """Speeds of a model with a batch size (0 if it has but one) in a gang."""
-    smaller = (batch / family.batch_sizes[0]) ** -BATCH_EXPONENT if batch else 1.0
-    is_large = (model, batch) == TOO_LARGE_FOR_K80 and workers > 1
-    row: dict[str, str | float] = {
-        "key": f"{model} (batch size {batch})" if batch else model, "workers": workers}
-    for kind, exponents in GANG_EXPONENTS.items():
-        for name, ratio, exponent in zip(GAVEL_TYPES, (*family.over_k80, 1.0), exponents,
-                                         strict=True):
-            runs = not (is_large and name == "k80")
-            rate = family.k80_steps_per_s * ratio * smaller * workers**exponent * runs
-            row[f"{name}{kind}"] = float(f"{rate:.4g}")
-    return row
-
-# %% ../../nbs/40a_hadar_workload.ipynb #40a-015s
-def synthetic_throughputs() -> pd.DataFrame:
-    """Speeds as `read_throughputs` wants them, rounded to four digits."""
-    return pd.DataFrame([
-        _synthetic_row(model, family, batch, workers) for model, family in FAMILIES.items()
-        for workers in ((1, 2, 4, 8) if family.batch_sizes else (1,))
-        for batch in family.batch_sizes or (0,)])
 
 # %% ../../nbs/40a_hadar_workload.ipynb #40a-019
 def default_throughputs() -> Throughputs:

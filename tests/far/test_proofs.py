@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sched_lab.far.mig import mig_of
-from sched_lab.far.proofs import proved_factor, ratio_of, worst_ratio
 from sched_lab.lab.frames import read_frame
+from studies.far_proofs import proved_factor, ratio_of, worst_ratio
 
 MIGS = {f"{gpus} x {model}": mig_of(model, gpus) for model in ("A30", "A100", "H100") for gpus in (1, 2)}
 TIGHT_S = {"A30": np.array([[1, 1, np.inf], [1, np.inf, 0.249], [np.inf, 1, 0.499]]),

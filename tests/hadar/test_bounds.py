@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sched_lab.hadar.bounds import (
+from studies.hadar_theorems import (
     TOLERANCE,
     SlottedWorkload,
     blocked_gang,

@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sched_lab.hadar.primal_dual import Hadar
-from sched_lab.hadar.simulation import HadarE, node_workload, run_copies, run_rounds, run_slot
+from sched_lab.hadar.simulation import HadarE, run_copies, run_rounds, run_slot
 from sched_lab.lab.frames import InputError
+from studies.testbed import node_workload
 from tests.hadar.cases import jobs_of, nodes_of, random_gangs, workload_of
 
 # --- slots -----------------------------------------------------------------------------------------------------------
@@ -97,8 +98,6 @@ def test_the_mixes_have_the_speeds_of_equation_10_and_the_assumed_lengths():
 # --- what is refused -------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize(("wrong", "says"), [
-    (lambda: node_workload("moon", "M-1"), "choose from aws, testbed"),
-    (lambda: node_workload("aws", "M-2"), "no mix 'M-2'"),
     (lambda: run_copies(workload_of([5], [[1]]), HadarE("shortest")), "there is no order 'shortest'"),
     (lambda: run_copies(workload_of([5], [[1]]), HadarE(slot_s=10.0)), "an overhead of 10.0 s"),
     (lambda: run_copies(workload_of([5, 5], [[1], [0.002]])), "job 1 does no step"),

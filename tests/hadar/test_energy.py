@@ -15,12 +15,10 @@ from sched_lab.hadar.energy import (
     Sleep,
     TypeWatts,
     bill_run,
-    check_energy,
     draw_of,
     energy_bound_wh,
     energy_of,
     holdings_of,
-    line_s,
     watts_of,
     window_of,
 )
@@ -28,11 +26,13 @@ from sched_lab.hadar.model import check_simulation, toy_workload
 from sched_lab.hadar.policies import policy_of, record_of, simulate
 from sched_lab.hadar.primal_dual import Hadar
 from sched_lab.hadar.report import report_of
-from sched_lab.hadar.simulation import HadarE, node_workload, run_copies, run_rounds
+from sched_lab.hadar.simulation import HadarE, run_copies, run_rounds
 from sched_lab.holdings import check_holdings
 from sched_lab.lab.frames import InputError, read_json
 from sched_lab.meter import meter
 from sched_lab.power import power_of
+from studies.hadar_energy import check_energy, line_s
+from studies.testbed import node_workload
 from tests.hadar.cases import jobs_of, named, nodes_of, random_workload
 
 WATTS = {1: ([20], [100]), 2: ([20, 30], [100, 250]), 3: ([20, 30, 25], [100, 250, 150])}

@@ -5,9 +5,10 @@ import numpy as np
 import pytest
 
 from sched_lab.hadar.bounds import bound
-from sched_lab.hadar.energy import Draw, energy_bound_wh, mean_front
+from sched_lab.hadar.energy import Draw, energy_bound_wh
 from sched_lab.hadar.model import Cluster, Jobs
 from sched_lab.hadar.planned import mean_jct_bound_s
+from studies.hadar_energy import mean_front
 from tests.hadar.cases import named
 
 ROUND_S = 10.0

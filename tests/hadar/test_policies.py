@@ -8,10 +8,11 @@ from sched_lab.hadar.model import check_simulation, figure_one, toy_workload
 from sched_lab.hadar.planned import Planned
 from sched_lab.hadar.policies import POLICIES, options_of, policy_of, simulate
 from sched_lab.hadar.primal_dual import Hadar
-from sched_lab.hadar.simulation import HadarE, node_workload, run_copies, run_rounds
+from sched_lab.hadar.simulation import HadarE, run_copies, run_rounds
 from sched_lab.hadar.workload import default_throughputs, draw_workload
 from sched_lab.lab.frames import InputError
 from sched_lab.lab.records import PolicyRecord, PolicyTable
+from studies.testbed import node_workload
 from tests.hadar.cases import FORKED, GANGS
 
 ENGINE = {"round_s": 90.0, "restart_s": 5.0}

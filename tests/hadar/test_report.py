@@ -15,9 +15,10 @@ from sched_lab.hadar.fluid import makespan_bound_s
 from sched_lab.hadar.model import toy_workload
 from sched_lab.hadar.planned import mean_jct_bound_s
 from sched_lab.hadar.report import MAX_ROUNDS, places_frame, progress_frame, report_of, usage_frame
-from sched_lab.hadar.simulation import node_workload, run_rounds
+from sched_lab.hadar.simulation import run_rounds
 from sched_lab.lab import reports as module
 from sched_lab.lab.frames import InputError
+from studies.testbed import node_workload
 from tests.hadar.cases import FORKED, GANGS, Script, jobs_of, named, nodes_of, random_gangs, random_workload
 
 

@@ -16,10 +16,10 @@ from sched_lab.hadar.workload import (
     draw_workload,
     keys_of,
     read_gavel_throughputs,
-    synthetic_throughputs,
 )
 from sched_lab.lab.frames import InputError, embedded
 from sched_lab.traces import find_data
+from studies.embedded import synthetic_throughputs
 
 SPEEDS = default_throughputs()
 GAVEL = find_data("gavel/throughputs.csv")

@@ -25,7 +25,6 @@ from sched_lab.online.bounds import (
     grid_of,
     kinds_of,
     lower_lines,
-    optimal_placement,
     power_question,
     price_bound,
     program_of,
@@ -36,6 +35,7 @@ from sched_lab.online.model import check_placements, final_state
 from sched_lab.online.policies import POLICIES
 from sched_lab.power import CPU_POWER_W, datacenter_power_w, power_of
 from sched_lab.traces import Arrivals, Tasks, admits, toy_tasks
+from studies.placement_optimum import optimal_placement
 from tests.fleet.problems import texts
 
 NAMES = [*POLICIES, "pwr-fgd:0.1"]
