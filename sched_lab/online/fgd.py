@@ -13,12 +13,11 @@ from numpy.typing import NDArray
 from ..lab.jit import njit
 from ..lab.arrays import Integers
 from ..cluster import WHOLE_GPU_MILLI
-from ..frag import (Target, cpu_level, fragmentation, fragmentation_reference_milli,
-                            usable)
-from .model import FRAGMENTATION, World, idle_gpus, is_share, keep_best
+from ..frag import fragmentation, fragmentation_reference_milli
+from .model import FRAGMENTATION, World, is_share, keep_best
 
 # %% auto #0
-__all__ = ['fgd_score']
+__all__ = []
 
 # %% ../../nbs/22_fgd.ipynb #22-007
 @njit(cache=True)
@@ -30,71 +29,6 @@ def fgd_points(decrease_gpu: float) -> int:
     decrease_gpu : fragmentation before minus after, in GPUs
     """
     return int(1.0 / (1.0 + math.exp(-decrease_gpu)) * 100.0)
-
-# %% ../../nbs/22_fgd.ipynb #22-011
-@njit(cache=True)
-def usable_change(target: Target, model: int, level: int, num_idle: int, num_gpus: int, before: int,
-                  after: int) -> int:
-    """What `usable` gains, mostly below 0, when GPUs get emptier or fuller.
-
-    Parameters
-    ----------
-    target, model, level : target workload, GPU model and CPU level of the node
-    num_idle : wholly free GPUs of the node before
-    num_gpus, before, after : so many GPUs go from one milli-GPU left to the other
-    """
-    sharing = target.sharing[model, level]
-    whole = target.whole[model, level]
-    change: int = num_gpus * (after * sharing[target.share_level[after]] -
-                              before * sharing[target.share_level[before]])
-    if before == WHOLE_GPU_MILLI:
-        then = num_idle - num_gpus
-        change += WHOLE_GPU_MILLI * (then * whole[then] - num_idle * whole[num_idle])
-    return change
-
-# %% ../../nbs/22_fgd.ipynb #22-015
-@njit(cache=True)
-def fgd_score(target: Target, model: int, cpu_left_milli: int, gpu_left_milli: Integers,
-              cpu_milli: int, gpu_milli: int, num_gpus: int) -> tuple[int, int]:
-    """FGD's points for a task on a node that can hold it, and its GPUs, in exact arithmetic.
-
-    Parameters
-    ----------
-    target, model : target workload, GPU model of the node
-    cpu_left_milli, gpu_left_milli : what is left on the node
-    cpu_milli, gpu_milli, num_gpus : what the task asks for
-
-    Returns
-    -------
-    points from 0 to 100, and the GPUs as a bit mask
-
-    References
-    ----------
-    Weng et al. 2023, Algorithm 1
-    """
-    now = cpu_level(target, cpu_left_milli)
-    then = cpu_level(target, cpu_left_milli - cpu_milli)
-    base = num_gpus * gpu_milli * target.num_tasks
-    if then != now:
-        base += usable(target, model, then, gpu_left_milli)
-        base -= usable(target, model, now, gpu_left_milli)
-    num_idle = (gpu_left_milli == WHOLE_GPU_MILLI).sum()
-    unit = WHOLE_GPU_MILLI * target.num_tasks
-    if not is_share(gpu_milli):
-        change = usable_change(target, model, then, num_idle, num_gpus, WHOLE_GPU_MILLI, 0)
-        return fgd_points((base + change) / unit), idle_gpus(gpu_left_milli, num_gpus)
-    best = -1
-    gpu_mask = 0
-    for gpu in range(len(gpu_left_milli)):
-        left = gpu_left_milli[gpu]
-        # an equal neighbour scores the same
-        if left >= gpu_milli and (gpu == 0 or left != gpu_left_milli[gpu - 1]):
-            change = usable_change(target, model, then, num_idle, 1, left, left - gpu_milli)
-            points = fgd_points((base + change) / unit)
-            if points > best:
-                best = points
-                gpu_mask = 1 << gpu
-    return best, gpu_mask
 
 # %% ../../nbs/22_fgd.ipynb #22-021
 @njit(cache=True)
@@ -123,7 +57,7 @@ def count_idle(gpu_left_milli: Integers, node: int, num_gpus: int) -> tuple[int,
 @njit(cache=True)
 def fgd(world: World, task: int, nodes: Integers, score: NDArray[np.int32],
         gpu_mask: Integers) -> None:
-    """FGD for the engine: `fgd_score` of one task class on each of `nodes`."""
+    """FGD for the engine: points and GPUs of one task class on each of `nodes`."""
     cpu_milli = world.demand.cpu_milli[task]
     gpu_milli = world.demand.gpu_milli[task]
     num_gpus = world.demand.num_gpus[task]

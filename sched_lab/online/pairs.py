@@ -199,7 +199,7 @@ def share_change(tables: Tables, row: Array, gpu_left_milli: Array, used: Array,
 
 
 def fgd_pairs(tables: Tables, rooms: Rooms, task: Array) -> tuple[Array, Array]:
-    """FGD's points of each pair, and the GPU that a share gets: the array form of `fgd_score`."""
+    """FGD's points of each pair, and the GPU that a share gets: the array form of `fgd`."""
     xp = tables.xp
     demand = tables.world.demand
     target = tables.world.target
@@ -264,7 +264,7 @@ def gpu_milliwatt(tables: Tables, node_type: Array, gpu_left_milli: Array) -> Ar
 
 
 def pwr_pairs(tables: Tables, rooms: Rooms, task: Array) -> tuple[Array, Array]:
-    """Milliwatts saved by each pair, and the GPU of a share: the array form of `pwr_score`."""
+    """Milliwatts saved by each pair, and the GPU of a share: the array form of `pwr`."""
     xp = tables.xp
     demand = tables.world.demand
     power = tables.world.power

@@ -11,49 +11,11 @@ from numpy.typing import NDArray
 from ..lab.jit import njit
 from ..lab.arrays import Integers
 from ..cluster import WHOLE_GPU_MILLI
-from .model import World, idle_gpus, is_share
-from ..power import Power, cpu_milliwatt, cpu_power_milliwatt, gpu_power_milliwatt
+from .model import World, is_share
+from ..power import cpu_milliwatt, cpu_power_milliwatt, gpu_power_milliwatt
 
 # %% auto #0
-__all__ = ['pwr_score']
-
-# %% ../../nbs/23_pwr.ipynb #23-007
-@njit(cache=True)
-def pwr_score(power: Power, node: int, cpu_left_milli: int, gpu_left_milli: Integers,
-              cpu_milli: int, gpu_milli: int, num_gpus: int) -> tuple[int, int]:
-    """Milliwatts saved, hardly ever above 0, by a task on a node that can hold it; and its GPUs.
-
-    Parameters
-    ----------
-    power, node : power model, row of the node in it
-    cpu_left_milli, gpu_left_milli : what is left on the node
-    cpu_milli, gpu_milli, num_gpus : what the task asks for
-
-    Returns
-    -------
-    milliwatts, and the GPUs as a bit mask
-
-    References
-    ----------
-    Lettich et al. 2024, Algorithm 1
-    """
-    now = cpu_power_milliwatt(power, node, cpu_left_milli)
-    then = cpu_power_milliwatt(power, node, cpu_left_milli - cpu_milli)
-    range_w = power.gpu_full_w[node] - power.gpu_idle_w[node]
-    saved = now - then
-    if not is_share(gpu_milli):
-        return saved - 1000 * num_gpus * range_w, idle_gpus(gpu_left_milli, num_gpus)
-    best = -(2**62)
-    gpu_mask = 0
-    for gpu in range(len(gpu_left_milli)):
-        if gpu_left_milli[gpu] >= gpu_milli:
-            load = WHOLE_GPU_MILLI - gpu_left_milli[gpu]
-            total = saved - range_w * (power.load_permille[load + gpu_milli] -
-                                       power.load_permille[load])
-            if total > best:
-                best = total
-                gpu_mask = 1 << gpu
-    return best, gpu_mask
+__all__ = []
 
 # %% ../../nbs/23_pwr.ipynb #23-013
 @njit(cache=True)
@@ -71,7 +33,7 @@ def cpu_saving(load_permille: Integers, is_package: bool, watts: tuple[int, int]
 @njit(cache=True)
 def pwr(world: World, task: int, nodes: Integers, score: NDArray[np.int32],
         gpu_mask: Integers) -> None:
-    """PWR for the engine: `pwr_score` of one task class on each of `nodes`."""
+    """PWR for the engine: milliwatts saved and GPUs of one task class on each of `nodes`."""
     cpu_milli = world.demand.cpu_milli[task]
     gpu_milli = world.demand.gpu_milli[task]
     num_gpus = world.demand.num_gpus[task]

@@ -17,11 +17,11 @@ from sched_lab.online.baselines import (
     fullest_gpu,
     packing_score,
 )
-from sched_lab.online.fgd import fgd_reference, fgd_score
+from sched_lab.online.fgd import fgd, fgd_reference
 from sched_lab.online.inflation import add_points
 from sched_lab.online.model import World, gpu_indices, is_feasible, world_of
 from sched_lab.online.policies import policy_of
-from sched_lab.online.pwr import pwr_score
+from sched_lab.online.pwr import pwr
 from sched_lab.power import cpu_power_w, gpu_power_w, power_of
 from sched_lab.traces import TaskClasses, find_reference
 
@@ -87,6 +87,14 @@ def gpus_of(text: str) -> list[int]:
     return [int(gpu) for gpu in text.split("-") if gpu]
 
 
+def scored(kernel: Any, world: World) -> tuple[int, list[int]]:
+    """Score the class on the one node as the engine does; also the GPUs that it gets."""
+    score = np.zeros(1, np.int32)
+    mask = np.zeros(1, np.int64)
+    kernel(world, 0, np.zeros(1, np.int64), score, mask)
+    return int(score[0]), gpu_indices(mask[0])
+
+
 def test_every_group_has_cases():
     assert GROUPS and all(group["cases"] for group in GROUPS)
 
@@ -117,23 +125,19 @@ def test_power_in_watts(case, world, cpu, gpus):
 
 @each("fgd_score", "fgd_gpu")
 def test_fgd_points_and_gpus(case, world, cpu, gpus):
-    score = np.zeros(1, np.int32)
-    mask = np.zeros(1, np.int64)
-    fgd_reference(world, 0, np.zeros(1, np.int64), score, mask)
-    assert (score[0], gpu_indices(mask[0])) == (case["fgd_score"], gpus_of(case["fgd_gpu"]))
+    assert scored(fgd_reference, world) == (case["fgd_score"], gpus_of(case["fgd_gpu"]))
 
 
 @each("fgd_score", "fgd_gpu")
 def test_exact_fgd_differs_only_where_no_change_was_rounded_to_a_loss(case, world, cpu, gpus):
-    points, mask = fgd_score(world.target, 0, cpu, gpus, *demand_of(case))
+    points, chosen = scored(fgd, world)
     assert points == case["fgd_score"] or (points, case["fgd_score"]) == (50, 49)
-    assert gpu_indices(mask) == gpus_of(case["fgd_gpu"]) or points == 50
+    assert chosen == gpus_of(case["fgd_gpu"]) or points == 50
 
 
 @each("pwr_score_raw", "pwr_gpu")
 def test_pwr_watts_and_gpus(case, world, cpu, gpus):
-    milliwatts, mask = pwr_score(world.power, 0, cpu, gpus, *demand_of(case))
-    assert (milliwatts, gpu_indices(mask)) == (1000 * case["pwr_score_raw"], gpus_of(case["pwr_gpu"]))
+    assert scored(pwr, world) == (1000 * case["pwr_score_raw"], gpus_of(case["pwr_gpu"]))
 
 
 def totals(case: dict[str, Any], gpus: np.ndarray) -> tuple[int, int, int, int, int, int]:
