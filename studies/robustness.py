@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from sched_lab.cluster import Cluster, State, empty_state
-from sched_lab.far.execution import as_executed, forecast, planned_s, steps_of
+from sched_lab.far.execution import steps_of
 from sched_lab.far.mig import Schedule, check_schedule
 from sched_lab.fleet.ask.day import Day
 from sched_lab.hadar.model import Allocation, Jobs, Scheduler
@@ -24,6 +24,8 @@ from sched_lab.online.inflation import Run, in_file_order, play, run_of
 from sched_lab.online.model import Placements, PowerSettings, check_placements, world_of
 from sched_lab.online.policies import policy_of
 from sched_lab.traces import Arrivals, Tasks, most_popular, task_classes
+
+from .executed import as_executed, forecast, planned_s
 
 __all__ = ['misjudged']
 

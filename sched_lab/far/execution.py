@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import (FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor,
                                 wait)
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from graphlib import TopologicalSorter
 from typing import Any, NamedTuple, Protocol
@@ -128,46 +127,6 @@ def dry_run(schedule: Schedule, names: Names) -> str:
     return "\n".join([
         *lines,
         f"makespan {schedule.makespan_s:.2f} s on {schedule.mig.num_gpus} {schedule.mig.model}"])
-
-# %% ../../nbs/57_far_execution.ipynb #57-015
-def planned_s(steps: Sequence[Step]) -> Floats:
-    """(steps,) how long each step should take."""
-    return np.array([step.end_s - step.start_s for step in steps])
-
-
-def forecast(steps: Sequence[Step], durations_s: Floats) -> tuple[Floats, Floats]:
-    """Start and end of each step on a virtual clock: as soon as all that it waits for is done.
-
-    Parameters
-    ----------
-    durations_s : (steps,) or (steps, samples) how long each step takes
-    """
-    start_s = np.zeros_like(durations_s)
-    end_s = np.zeros_like(durations_s)
-    for number, step in enumerate(steps):
-        if step.after:
-            start_s[number] = end_s[list(step.after)].max(axis=0)
-        end_s[number] = start_s[number] + durations_s[number]
-    return start_s, end_s
-
-# %% ../../nbs/57_far_execution.ipynb #57-015q
-def as_executed(schedule: Schedule, steps: Sequence[Step], start_s: Floats,
-                end_s: Floats) -> Schedule:
-    """The schedule with the times at which its steps really started and ended.
-
-    Parameters
-    ----------
-    steps : of the schedule
-    start_s, end_s : (steps,) when each really did
-    """
-    operations = [number for number, step in enumerate(steps) if step.kind != "run"]
-    runs = [
-        number for _, number in sorted((step.task, k) for k, step in enumerate(steps)
-                                       if step.kind == "run")]
-    return replace(schedule, start_s=start_s[runs], end_s=end_s[runs],
-                   operated=np.array([steps[k].instance for k in operations], np.int64),
-                   is_creation=np.array([steps[k].kind == "create" for k in operations], np.bool_),
-                   operation_start_s=start_s[operations], operation_end_s=end_s[operations])
 
 # %% ../../nbs/57_far_execution.ipynb #57-021
 def off_by(deviation: float, shape: int | tuple[int, ...], rng: np.random.Generator) -> Floats:
