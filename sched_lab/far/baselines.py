@@ -97,25 +97,6 @@ def first_free(times_s: Floats, size_index: Integers) -> tuple[Integers, Floats]
             end_s[task] = free_s[place[task]]
     return place, end_s
 
-# %% ../../nbs/56_far_baselines.ipynb #56-010
-def _check_partition(mig: Mig, partition: Sequence[int]) -> Integers:
-    """Give the instances back as an array.
-
-    Raises
-    ------
-    InputError : if there is none, one is unknown, or two have a slice in common
-    """
-    rows = np.array(partition, np.int64)
-    tree = mig.tree
-    if not len(rows) or rows.min() < 0 or rows.max() >= len(tree.gpu):
-        raise InputError(f"partition {list(partition)}",
-                         mend=f"give instances from 0 to {len(tree.gpu) - 1}")
-    used = [piece for i in rows.tolist() for piece in _slices(tree, i)]
-    if len(set(used)) < len(used):
-        raise InputError(f"the instances {partition_name(mig, partition)} overlap",
-                         mend="see parse_partition")
-    return rows
-
 # %% ../../nbs/56_far_baselines.ipynb #56-010p
 def _slices(tree: Tree, instance: int) -> list[tuple[int, int]]:
     """(GPU, slice) of all slices that an instance blocks."""
@@ -131,14 +112,14 @@ def fix_partition(mig: Mig, times_s: Floats, partition: Sequence[int]) -> Schedu
     ----------
     mig : the GPUs
     times_s : (tasks, sizes) run times in s, tasks in order of arrival
-    partition : instances, left to right; what `parse_partition` says
+    partition : instances that do not overlap, left to right; what `parse_partition` says
 
     Raises
     ------
-    InputError : if two instances overlap, or a task fits on none of them
+    InputError : if a task fits on none of them
     """
     times_s = check_times(mig, times_s)
-    rows = _check_partition(mig, partition)
+    rows = np.array(partition, np.int64)
     place, end_s = first_free(times_s, mig.tree.size_index[rows])
     if (place < 0).any():
         raise InputError(

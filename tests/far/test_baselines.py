@@ -24,12 +24,6 @@ def test_each_partition_has_a_name_of_its_own(model: str, count: int) -> None:
     assert all(baselines.parse_partition(mig, baselines.partition_name(mig, way)) == way for way in ways)
 
 
-@pytest.mark.parametrize("partition", [(), (7,), (-1,), (0, 1), (1, 1)])
-def test_a_set_of_instances_that_is_no_partition_is_refused(partition: tuple[int, ...]) -> None:
-    with pytest.raises(InputError):
-        baselines.fix_partition(A30, toy_batch(A30).times_s, partition)
-
-
 def test_of_two_instances_that_are_free_the_left_one_serves() -> None:
     fixed = baselines.fix_partition(A30, toy_batch(A30).times_s, baselines.parse_partition(A30, "2-2"))
     assert [A30.name(int(i)) for i in fixed.instance[:2]] == ["S0-S1", "S2-S3"] and not len(fixed.operated)
