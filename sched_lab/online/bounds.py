@@ -343,34 +343,13 @@ def aggregated_bound(question: Question) -> tuple[Fraction, Floats]:
         multiplier = np.maximum(0, -solved.ineqlin.marginals)
     return safe_lower_bound(program, multiplier), multiplier
 
-# %% ../../nbs/28_bounds.ipynb #28-034
-@njit(cache=True)
-def fill_gpu(size: Integers, cpu: Integers, worth: Integers, room: int,
-             cpu_room: int) -> tuple[Integers, Integers]:
-    """Most that shares on one GPU are worth, by room and vCPU, and the share put in last.
-
-    Returns
-    -------
-    value, last : (room + 1, cpu_room + 1), see `taken`
-    """
-    value = np.zeros((room + 1, cpu_room + 1), np.int64)
-    last = np.full((room + 1, cpu_room + 1), -1)
-    last[0] = -2
-    for load in range(1, room + 1):
-        value[load] = value[load - 1]
-        for item in range(len(size)):
-            for used in range(cpu[item], cpu_room + 1 if size[item] <= load else 0):
-                more = value[load - size[item], used - cpu[item]] + worth[item]
-                if more > value[load, used]:
-                    value[load, used] = more
-                    last[load, used] = item
-    return value, last
-
 # %% ../../nbs/28_bounds.ipynb #28-035
 @njit(cache=True)
 def fill_node(num_gpus: int, cpu_room: int, gpus: Integers, cpu: Integers,
               worth: Integers) -> tuple[Integers, Integers]:
     """Most that parts on one node are worth, by GPUs and vCPU, and the part that was put in last.
+
+    Shares fill one GPU alike: then its units of the grid stand for GPUs.
 
     Parameters
     ----------
@@ -465,7 +444,7 @@ def best_of_equals(classes: Integers, worth: Integers, *demands: Integers) -> In
 def gpu_parts(shares: Integers, size: Integers, cpu: Integers, worth: Integers, gpu_cost: Integers,
               cpu_room: int) -> Parts:
     """Best content of one GPU with shares, for each amount of vCPU at which it gets better."""
-    value, last = fill_gpu(size[shares], cpu[shares], worth[shares], len(gpu_cost) - 1, cpu_room)
+    value, last = fill_node(len(gpu_cost) - 1, cpu_room, size[shares], cpu[shares], worth[shares])
     net = value - gpu_cost[:, None]
     load = net.argmax(axis=0)
     best = net.max(axis=0)
