@@ -192,11 +192,11 @@ def test_the_page_of_a_command_answers_first_and_says_how_to_repeat_it(tmp_path:
 
 
 def test_without_the_packages_that_draw_the_page_says_how_to_get_them(tmp_path: Path) -> None:
-    from sched_lab.lab.reports import Origin, Report
+    from sched_lab.lab.reports import Answer, Report
 
     report = Report({"words": 2}, {"words.csv": pd.DataFrame({"word": ["a", "b"]})}, {"words.svg": None}, "2 words")
     report.write_tables(tmp_path)
-    origin = Origin("greet", "greet --out DIR", {"name": "Ada", "files": {"in": "0" * 64}})
-    report.draw(tmp_path, origin, can_draw=False)
+    question = Answer("greet", {"name": "Ada", "files": {"in": "0" * 64}}, ("words.csv",))
+    report.draw(tmp_path, question, "greet --out DIR", can_draw=False)
     texts = read((tmp_path / "report.html").read_text()).texts
     assert "2 words." in texts and "pip install 'sched_lab[charts]'" in texts and "Ada" in texts and "0" * 64 in texts

@@ -146,7 +146,6 @@ def test_a_second_sweep_computes_nothing(done: Path) -> None:
     before = results(done)
     again = sweep(walk, CELLS, done)
     assert (again.kept, again.computed, again.damaged, MARKS) == (6, 0, (), [])
-    assert str(again) == "6 cells: 6 kept, 0 computed"
     assert results(done) == before
 
 
@@ -187,7 +186,6 @@ def test_a_damaged_cell_is_named_and_computed_again(harm: Callable[[Path], None]
     assert MARKS == [("right", 1)] and (again.kept, again.computed) == (5, 1)
     line = f"cell policy=right, seed=1: {file.as_posix()} is damaged or unfinished; computing it again"
     assert again.damaged == (line,) and capsys.readouterr().err == f"{line}\n"
-    assert str(again) == "6 cells: 5 kept, 1 computed, 1 of them again because the file was damaged"
     assert results(done) == before and sweep(walk, CELLS, done).kept == 6
 
 

@@ -26,13 +26,6 @@ from .frames import InputError, OutputError
 __all__ = ['Access', 'listen']
 
 LOG = logging.getLogger("sched_lab.serve")
-Stamp = tuple[int, int, int]
-
-
-def stamp_of(path: Path) -> Stamp:
-    """What changes when a file is written or replaced, through links as well."""
-    found = os.stat(path)
-    return found.st_mtime_ns, found.st_ino, found.st_size
 
 
 def shown_by(authorization: str) -> bytes:
@@ -60,7 +53,7 @@ class Secret:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.stamp: Stamp | None = None
+        self.stamp = (0, 0, 0)  # what changes when the file is written or replaced, through links as well
         self.token = b""
         try:
             is_empty = not self.current()
@@ -72,7 +65,8 @@ class Secret:
 
     def current(self) -> bytes:
         """The token as the file has it now."""
-        stamp = stamp_of(self.path)
+        found = os.stat(self.path)
+        stamp = found.st_mtime_ns, found.st_ino, found.st_size
         if stamp != self.stamp:
             self.token = self.path.read_bytes().strip()
             self.stamp = stamp

@@ -92,6 +92,8 @@ def folder_option(files: str) -> Any:
     return option(f"Folder for {files}.", metavar="DIR", parser=folder_named)
 
 
+ClusterFolder = Annotated[Path, typer.Argument(metavar="CLUSTER", parser=folder_named,
+                                               help="Folder that sched-lab read has written.")]
 Force = Annotated[
     bool,
     typer.Option("--force", help="Answer again, replace the answer to another question, or write "
@@ -273,7 +275,7 @@ def answer_with(answer: Answer, out: Path, compute: Callable[[], Report], *, for
     OutputError : the folder holds something else, or cannot be written
     """
     from .frames import ensure_writable
-    from .reports import PAGE, Origin, check_folder
+    from .reports import PAGE, check_folder
 
     check_folder(out, answer, force=force)
     ensure_writable(out)
@@ -285,8 +287,7 @@ def answer_with(answer: Answer, out: Path, compute: Callable[[], Report], *, for
         report = compute()
         answer.write(out, report.write_tables, headline=report.headline, force=force)
         if charts:
-            origin = Origin(answer.command, as_called.get(), answer.inputs)
-            report.draw(out, origin, can_draw=is_able)
+            report.draw(out, answer, as_called.get(), can_draw=is_able)
     summary = answer.in_folder(out)
     typer.echo(f"{out}: {summary['headline']}{' (kept)' if is_kept else ''}")
     return summary

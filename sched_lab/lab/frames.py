@@ -308,6 +308,19 @@ def reason_of(trouble: Exception) -> object:
     return trouble.strerror if isinstance(trouble, OSError) and trouble.strerror else trouble
 
 
+@contextmanager
+def _refused(path: str | Path, mend: str) -> Iterator[None]:
+    """Say what is wrong if the file cannot be read in the block."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise _missing(path) from None
+    except InputError:
+        raise
+    except (OSError, ValueError) as trouble:
+        raise InputError(f"cannot be read ({reason_of(trouble)})", file=path, mend=mend) from None
+
+
 def read_input(path: str | Path, sha256: str | None = None,
                largest_mib: int = LARGEST_INPUT_MIB) -> InputFile:
     """Read a file once.
@@ -325,16 +338,10 @@ def read_input(path: str | Path, sha256: str | None = None,
     if isinstance(path, InputFile):
         return path
     error = partial(InputError, file=path)
-    try:
+    with _refused(path, "check the path and its rights"):
         if Path(path).is_dir():
             raise error("this is a folder, not a file", mend="name a file in it")
         data = _load(path, largest_mib)
-    except FileNotFoundError:
-        raise _missing(path) from None
-    except InputError:
-        raise
-    except (OSError, ValueError) as trouble:
-        raise error(f"cannot be read ({reason_of(trouble)})", mend="check the path and its rights") from None
     file = InputFile(path)
     file.sha256 = hashlib.sha256(data).hexdigest()
     if sha256 not in (None, file.sha256):
@@ -539,18 +546,12 @@ def input_key(parameters: Mapping[str, Any]) -> str:
 
 def sha256(path: str | Path) -> str:
     """Checksum of a file's bytes, as `sha256sum` prints it."""
-    try:
+    with _refused(path, "check the path"):
         if not stat.S_ISREG(os.stat(path).st_mode):
             raise InputError("this is no plain file", file=path,
                              mend="give a file that can be read more than once")
         with open(path, "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
-    except FileNotFoundError:
-        raise _missing(path) from None
-    except (OSError, ValueError) as trouble:
-        if isinstance(trouble, InputError):
-            raise
-        raise InputError(f"cannot be read ({reason_of(trouble)})", file=path, mend="check the path") from None
 
 
 def refuse_output(path: str | Path, trouble: Exception) -> NoReturn:

@@ -90,6 +90,7 @@ _MIXTURE_STOPS = {
 _SHARE = re.compile(r"(.+):(0?\.\d+|[01](?:\.0*)?)")
 _STAGED_DASH = [9, 3]
 _SOLID = [1, 0]
+_OF_VARIANTS = (_SOLID, [6, 4], [2, 3], [9, 3, 2, 3])
 
 
 def _rgb(colour: str) -> list[int]:
@@ -149,10 +150,8 @@ def _coloured_policies() -> dict[str, str]:
 
 def _mixture_colour(pair: str, share: float) -> str | None:
     """Colour of `first-second` if both have one; `share` is that of the first."""
-    if pair == "pwr-fgd":
-        return _between(_MIXTURE_STOPS, share)
-    if pair == "fgd-pwr":
-        return _between(_MIXTURE_STOPS, 1 - share)
+    if pair in ("pwr-fgd", "fgd-pwr"):
+        return _between(_MIXTURE_STOPS, share if pair == "pwr-fgd" else 1 - share)
     known = _coloured_policies()
     for first in known:
         second = pair.removeprefix(f"{first}-")
@@ -236,21 +235,12 @@ def _colour(frame: pd.DataFrame, column: str) -> alt.Color:
                      legend=alt.Legend(title=None, symbolType="stroke"))
 
 
-def _dashes(frame: pd.DataFrame, column: str) -> dict[str, alt.StrokeDash]:
-    """Channel of the dashes by label, if any label has some."""
-    dashes = policy_dashes(frame[column].astype(str))
-    if all(dash == _SOLID for dash in dashes.values()):
+def _dashed(column: str, dashes: Mapping[str, list[int]], **more: Any) -> dict[str, alt.StrokeDash]:
+    """Channel of the dashes by the labels of a column, if any label has some."""
+    if all(dash == _SOLID for dash in dashes.values()) and not more:
         return {}
     scale = alt.Scale(domain=list(dashes), range=list(dashes.values()))
-    legend = alt.Legend(title=None, symbolType="stroke")
-    return {"strokeDash": alt.StrokeDash(field=column, type="nominal", scale=scale, legend=legend)}
-
-
-def _variants(frame: pd.DataFrame, column: str) -> dict[str, alt.StrokeDash]:
-    """Channel of the dashes by a column of variants: the first is solid."""
-    names = list(dict.fromkeys(frame[column].astype(str)))
-    scale = alt.Scale(domain=names, range=[_SOLID, [6, 4], [2, 3], [9, 3, 2, 3]][: len(names)])
-    legend = alt.Legend(title=None, symbolType="stroke", symbolStrokeColor=INK)
+    legend = alt.Legend(title=None, symbolType="stroke", **more)
     return {"strokeDash": alt.StrokeDash(field=column, type="nominal", scale=scale, legend=legend)}
 
 
@@ -307,7 +297,10 @@ def curve_chart(frame: pd.DataFrame, x: str, y: str, colour: str, *, x_title: st
     across = _axis(alt.X, x, x_title, x_domain, x_percent)
     up = _axis(alt.Y, y, y_title, y_domain, percent)
     base = alt.Chart(data).encode(across, up, _colour(data, colour))
-    dashes = _variants(data, _plain(dash)) if dash else _dashes(data, colour)
+    dashes = _dashed(colour, policy_dashes(data[colour].astype(str)))
+    if dash:
+        variants = dict.fromkeys(data[_plain(dash)].astype(str))
+        dashes = _dashed(_plain(dash), dict(zip(variants, _OF_VARIANTS, strict=False)), symbolStrokeColor=INK)
     lines = base.mark_line(clip=True, interpolate="step-after" if step else "linear").encode(
         opacity=_shown_if(picked, 1, 0.12), **dashes).add_params(picked)
     points = base.mark_point(clip=True, filled=True, size=70).encode(

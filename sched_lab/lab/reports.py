@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import pandas as pd
 
@@ -57,33 +57,18 @@ def energy_sentence(summary: Mapping[str, Any]) -> str:
             f"{summary['energy_eur']:,.2f} EUR and stand for {summary['co2_kg']:,.1f} kg of CO2.")
 
 
-class Origin(NamedTuple):
-    """Where a report comes from.
-
-    Parameters
-    ----------
-    command : name of the command
-    command_line : as it was called
-    inputs : all that the answer depends on, checksums of files under `files`
-    """
-
-    command: str
-    command_line: str
-    inputs: Mapping[str, Any]
-
-
-def assumed(origin: Origin) -> Section:
+def assumed(inputs: Mapping[str, Any]) -> Section:
     """Every option and its value, defaults included."""
-    options = {name: "" if value is None else str(value) for name, value in origin.inputs.items()
+    options = {name: "" if value is None else str(value) for name, value in inputs.items()
                if name not in ("files", "sched_lab")}
     frame = pd.DataFrame({"option": list(options), "value": list(options.values())})
     words = "All options and their values, those that nobody gave included; empty means none."
     return Section("What was assumed", [words, Table(frame, most_rows=len(frame))])
 
 
-def repeated(origin: Origin, tables: Mapping[str, str]) -> Section:
+def repeated(inputs: Mapping[str, Any], tables: Mapping[str, str]) -> Section:
     """Version and checksums, of files that were read and of tables that were written."""
-    files = origin.inputs.get("files", {})
+    files = inputs.get("files", {})
     rows = [("read", name, checksum) for name, checksum in files.items()]
     rows += [("written", name, checksum) for name, checksum in tables.items()]
     frame = pd.DataFrame(rows, columns=["what", "file", "sha256"])
@@ -135,13 +120,14 @@ class Report:
             write_bytes(text.encode(), Path(folder, name))
         write_json(to_digits(as_plain(self.summary)), Path(folder, RECORD))
 
-    def draw(self, folder: Path, origin: Origin | None = None, *, can_draw: bool = True) -> None:
+    def draw(self, folder: Path, question: Answer | None = None, called: str = "", *, can_draw: bool = True) -> None:
         """Draw the charts, and write the page; what cannot be drawn is a warning.
 
         Parameters
         ----------
         folder : has the tables already
-        origin : what asked; without it there is no page
+        question : what was asked; without it there is no page
+        called : the command line
         can_draw : whether the packages that draw are there; the page has words in place of charts
             if not
         """
@@ -152,8 +138,8 @@ class Report:
                 import_module("altair")
         charts = {name: draw() for name, draw in self.charts.items()} if can_draw else {}
         svgs = draw_apart(charts, folder) if charts else {}
-        if origin:
-            write_page(page_of(self, folder, svgs, origin), Path(folder, PAGE))
+        if question:
+            write_page(page_of(self, folder, svgs, question, called), Path(folder, PAGE))
 
     def write(self, folder: str | Path) -> None:
         """Write the tables, all or nothing, and then the charts.
@@ -180,7 +166,7 @@ def numbers_table(report: Report) -> list[Part]:
     return [Table(pd.DataFrame(columns, dtype=object), most_rows=len(known))]
 
 
-def page_of(report: Report, folder: Path, svgs: Mapping[str, str], origin: Origin) -> Page:
+def page_of(report: Report, folder: Path, svgs: Mapping[str, str], question: Answer, called: str) -> Page:
     """The page of a report.
 
     Parameters
@@ -188,7 +174,7 @@ def page_of(report: Report, folder: Path, svgs: Mapping[str, str], origin: Origi
     report : with its tables in a folder
     folder : where they are
     svgs : its charts that could be drawn, by stem
-    origin : where it comes from
+    question, called : what was asked, and the command line
     """
     stems = [Path(name).stem for name in report.charts]
     pictures = [Picture(report.meanings.get(stem, stem), svgs.get(stem)) for stem in stems]
@@ -197,11 +183,11 @@ def page_of(report: Report, folder: Path, svgs: Mapping[str, str], origin: Origi
         heads += [f"{name}: {report.meanings.get(name, 'a table')}.",
                   Table(table, report.meanings, name)]
     written = {name: sha256(folder / name) for name in report.tables}
-    ends = [assumed(origin), repeated(origin, written)]
+    ends = [assumed(question.inputs), repeated(question.inputs, written)]
     answer = [*report.answer(), *pictures[:1], *numbers_table(report)]
-    mark = f"{origin.command} {input_key(origin.inputs)}"
+    mark = f"{question.command} {input_key(question.inputs)}"
     there = Section("What is there", [*pictures[1:], *heads])
-    return Page(report.question, answer, [there, *ends], origin.command_line, mark)
+    return Page(report.question, answer, [there, *ends], called, mark)
 
 
 @dataclass(frozen=True)
