@@ -165,13 +165,6 @@ def plugin_kinds(labels: Mapping[str, str], amounts: Mapping[str, int]) -> list[
     return [*kinds_of(labels, (GPU, SHARED, *renamed(labels, amounts)), amounts), *cut]
 
 
-def unexplained(labels: Mapping[str, str], amounts: Mapping[str, int]) -> list[str]:
-    """Resources of a node that sound like GPUs, and of which nobody says what they are."""
-    known = {kind.resource for kind in plugin_kinds(labels, amounts)}
-    return [name for name in amounts
-            if is_gpu_name(name) and name not in UNDERSTOOD and name not in known]
-
-
 def driver_device(driver: str, profile: str = "") -> str:
     """Word for a device that a driver gives out, or makes when it is asked for."""
     return f"{driver}{BY_DRIVER} {profile}".rstrip()

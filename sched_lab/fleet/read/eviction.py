@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from .objects import dig, meets, objects_at, rule_of, text_at, texts_at
+from .objects import dig, meets, objects_at, rules_in, text_at, texts_at
 
 MAKERS = {"ReplicaSet", "StatefulSet", "ReplicationController", "CloneSet"}  # of pods that go on for ever
 SAFE = "cluster-autoscaler.kubernetes.io/safe-to-evict"
@@ -73,22 +73,13 @@ def why_tied(pod: Body, body_of: Callable[[str, str, str], Body]) -> str:
     return ""
 
 
-def selects(selector: Any, labels: Mapping[str, str]) -> bool:
-    """Whether a selector of labels holds; without any rule it does, and no selector never does."""
-    if not isinstance(selector, Mapping):
-        return False
-    wanted = texts_at(selector, "matchLabels").items()
-    rules = map(rule_of, objects_at(selector, "matchExpressions"))
-    return all(labels.get(key) == value for key, value in wanted) and all(
-        meets(rule, labels.get(rule.key)) for rule in rules)
-
-
 def why_budgeted(pod: Body, budgets: Sequence[Body]) -> str:
     """Which PodDisruptionBudget does not allow to stop a pod now; empty if none forbids it."""
     labels = texts_at(pod, "metadata", "labels")
     namespace = text_at(pod, "metadata", "namespace")
     mine = [budget for budget in budgets if text_at(budget, "metadata", "namespace") == namespace
-            and selects(dig(budget, "spec", "selector"), labels)]
+            and isinstance(selector := dig(budget, "spec", "selector"), Mapping)  # an empty one is for all
+            and all(meets(rule, labels.get(rule.key)) for rule in rules_in(selector))]
     if len(mine) > 1:
         return "several PodDisruptionBudgets are for it, so that no eviction is allowed"
     for budget in mine:

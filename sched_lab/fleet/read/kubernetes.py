@@ -33,7 +33,6 @@ from .devices import (
     model_of,
     plugin_kinds,
     replicas_of,
-    unexplained,
 )
 from .eviction import MIRROR, why_budgeted, why_kept, why_lost, why_tied
 from .gangs import join_gangs, says_how_many
@@ -47,6 +46,7 @@ from .objects import (
     objects_at,
     quantity,
     rule_of,
+    rules_in,
     seconds_at,
     text_at,
     texts_at,
@@ -189,7 +189,8 @@ def gpus_by_plugin(item: Item, dump: Dump) -> NodeGpus:
     labels = item.labels
     amounts = amounts_shown(item.allocatable)
     kinds = plugin_kinds(labels, amounts)
-    for name in unexplained(labels, amounts):
+    known = UNDERSTOOD | {kind.resource for kind in kinds}
+    for name in (name for name in amounts if is_gpu_name(name) and name not in known):
         dump.note(item, "dropped", f"{name}: nothing on the node says what GPUs these are")
     product = labels.get("nvidia.com/gpu.product", "")
     gpus = NodeGpus((model_of(product),) if product else (), kinds=tuple(kinds), devices={
@@ -915,9 +916,7 @@ def limit_of(item: Item) -> dict[str, Any]:
     Its kind are the pods of its namespace that state the same term, which it meets itself.
     """
     for term in item.objects(*ANTI_AFFINITY):
-        selector = term.get("labelSelector")
-        rules = [Rule(key, "In", (value,)) for key, value in texts_at(selector, "matchLabels").items()]
-        rules += map(rule_of, objects_at(selector, "matchExpressions"))
+        rules = rules_in(term.get("labelSelector"))
         is_own = text_at(term, "topologyKey") == "kubernetes.io/hostname" and term.get(
             "namespaceSelector") is None and term.get("namespaces") in (None, [], [item.namespace])
         if is_own and rules and all(meets(rule, item.labels.get(rule.key)) for rule in rules):

@@ -123,6 +123,13 @@ def rule_of(said: Mapping[str, Any]) -> Rule:
     return Rule(text_at(said, "key"), text_at(said, "operator"), tuple(texts))
 
 
+def rules_in(selector: Any) -> list[Rule]:
+    """Rules of a selector of labels, all of which have to be met; none if it has none."""
+    labels = texts_at(selector, "matchLabels").items()
+    return [*(Rule(key, "In", (value,)) for key, value in labels),
+            *map(rule_of, objects_at(selector, "matchExpressions"))]
+
+
 @dataclass
 class Item:
     """An object of a dump.

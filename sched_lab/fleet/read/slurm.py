@@ -512,6 +512,8 @@ def demands_of(record: Any, hosts: Sequence[str], dump: Records,
          for one, each in zip(own, split(cpus, parts), strict=True)],
         [first_of(one, ("memory", "allocated"), ("memory_allocated",)) or each
          for one, each in zip(own, split(memory, parts), strict=True)])
+
+
 def constraints_of(record: Any, dump: Records, place: tuple[str, int]) -> str:
     """What the nodes of a job must have, as JSON; empty if nothing."""
     partitions = [f"partition/{name.strip()}" for name in text_at(record, "partition").split(",")]

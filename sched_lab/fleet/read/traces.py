@@ -339,11 +339,6 @@ def gang_tasks(rows: Rows, wish: Mapping[str, Any]) -> pd.DataFrame:
     return split(jobs[is_kept], parts[is_kept], ["num_gpus", "cpu_milli"])
 
 
-def helios_tasks(rows: Rows) -> pd.DataFrame:
-    """Jobs of Helios; a virtual cluster is a queue."""
-    return gang_tasks(rows, {"queue": rows.texts("vc")})
-
-
 def acme_tasks(rows: Rows) -> pd.DataFrame:
     """Jobs of Acme; memory only in Kalos."""
     memory = rows.numbers("mem_per_pod_GB", MIB_OF_GIB)
@@ -352,7 +347,7 @@ def acme_tasks(rows: Rows) -> pd.DataFrame:
 
 
 GANG = frozenset({"job_id", "user", "gpu_num", "cpu_num", "node_num", "submit_time", "start_time"})
-HELIOS = (TableKind("tasks", GANG | {"vc"}, helios_tasks),)
+HELIOS = (TableKind("tasks", GANG | {"vc"}, lambda rows: gang_tasks(rows, {"queue": rows.texts("vc")})),)
 ACME = (TableKind("tasks", GANG | {"type", "gpu_time"}, acme_tasks),)
 
 
