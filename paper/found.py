@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from sched_lab.fleet.ask.day import example_cluster
 from sched_lab.fleet.ask.day_run import ALL, PLAIN, effects_of
 from sched_lab.lab.frames import read_frame, read_sidecar
 from studies.andreas import CLAIMS as ANDREAS_CLAIMS
 from studies.andreas import by_greedy, by_method, by_rg, reduction_percent
 from studies.far import before_phase_3, beside, of_single_batches
+from studies.headlines import example_cluster
 from studies.online import excess_percent
 from studies.pwr_traces import CLAIMS as TRACE_CLAIMS
 from studies.reproduction import Claim, claims_frame

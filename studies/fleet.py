@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from sched_lab.fleet.ask.day import draw_day, example_cluster, nodes_of
+from sched_lab.fleet.ask.day import draw_day, nodes_of
 from sched_lab.fleet.ask.day_run import run_day
 from sched_lab.fleet.replay.bounds import energy_bounds, floors_of
 from sched_lab.fleet.replay.compare import Question, compare
@@ -22,7 +22,7 @@ from sched_lab.online.model import PowerSettings
 
 from .answers import ANSWERS
 from .coverage import DAYS, LOADS, REPEATS, REPLAYS, coverage
-from .headlines import HEADLINES, ROBUST
+from .headlines import HEADLINES, ROBUST, example_cluster
 from .months import DAY_S, MONTH_S, OPENB, busy_month, openb
 from .online import PAPER
 from .opponents import OPPONENTS

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,12 +14,13 @@ import pandas as pd
 from sched_lab import far
 from sched_lab.andreas.instances import generate
 from sched_lab.andreas.simulation import simulate
+from sched_lab.cluster import Cluster
 from sched_lab.far.baselines import best_partition, fix_partition, miso_rounds
 from sched_lab.far.baselines import run_rounds as run_miso
 from sched_lab.far.mig import check_schedule, mig_of
 from sched_lab.far.multibatch import ideal_s
 from sched_lab.far.tasks import SCALINGS, WIDTHS, generate_times
-from sched_lab.fleet.ask.day import Day, bill_of_day, draw_day, example_cluster, nodes_of
+from sched_lab.fleet.ask.day import Day, bill_of_day, draw_day, nodes_of
 from sched_lab.fleet.ask.day_run import RESAMPLES, Prepared, effects_of, prepare_day, variants_of
 from sched_lab.fleet.replay.intervals import interval_of
 from sched_lab.hadar.energy import energy_of, watts_of
@@ -220,6 +222,19 @@ def misled_parts(day: Day, most: float, rng: np.random.Generator) -> Prepared:
         wrong = replace(work.batch, times_s=times_s * misjudged(most, times_s.shape, rng))
         plans.append(carried_out(far.simulate(work.mig, wrong, "far"), times_s))
     return services, rooms, batches | {True: tuple(plans)}
+
+
+SHAPES = (("T4", 6), ("A10", 4), ("V100M16", 6), ("P100", 6), ("K80", 5), ("A100", 2), ("H100", 1))
+
+
+def example_cluster() -> Cluster:
+    """Thirty nodes of four GPUs, 64 vCPU and 256 GiB; types take turns."""
+    turns = zip_longest(*([name] * count for name, count in SHAPES))
+    models = [name for turn in turns for name in turn if name]
+    count = len(models)
+    names = np.array([f"n{i:02d}" for i in range(count)], object)
+    return Cluster(names, np.full(count, 64_000), np.full(count, 262_144), np.full(count, 4),
+                   np.array(models, object), np.full(count, "", object))
 
 
 def day_cell(trouble: str, seed: int) -> pd.DataFrame:

@@ -22,6 +22,7 @@ from ..lab.commands import (
     AsleepAfter,
     AsleepWatts,
     Carbon,
+    ClusterFolder,
     Force,
     HardwareFile,
     Price,
@@ -114,7 +115,7 @@ Dates = Annotated[str, choice("Order of day, month and year in dates that can be
 Outages = Annotated[Path | None, option(
     "When nodes were closed: CSV with the columns node, start, end, kind (drain: nothing new starts; down: what runs is "
     "stopped), or what sacctmgr show event -P prints.", metavar="FILE")]
-ClusterFolder = Annotated[Path, folder_option(", ".join((*CLUSTER_FILES, CLUSTER_RECORD)))]
+ReadFolder = Annotated[Path, folder_option(", ".join((*CLUSTER_FILES, CLUSTER_RECORD)))]
 
 
 def map_of(pairs: Sequence[str]) -> dict[str, str]:
@@ -158,7 +159,7 @@ def warn_of(tables: ClusterTables) -> None:
             typer.echo(f"sched-lab: warning: {reason}", err=True)
 
 
-def read_command(format: FormatName, files: Files, out: ClusterFolder, nodes: Nodes = None,
+def read_command(format: FormatName, files: Files, out: ReadFolder, nodes: Nodes = None,
                  map: Map = None, size_to: SizeTo = "", zone: Zone = "",
                  dates: Dates = "", outages: Outages = None, force: Force = False) -> None:
     """Read a dump of a cluster or a trace into two tables, nodes and tasks, and a ledger.
@@ -191,12 +192,10 @@ def read_command(format: FormatName, files: Files, out: ClusterFolder, nodes: No
     conclude(f"{out}: {answer.in_folder(out)['headline']}{' (kept)' if is_kept else ''}", "check", out)
 
 
-Cluster = Annotated[Path, typer.Argument(metavar="CLUSTER", parser=folder_named,
-                                         help="Folder that sched-lab read has written.")]
 AsJson = Annotated[bool, option("Print JSON, every finding with its first rows.", "--json")]
 
 
-def check_command(cluster: Cluster, as_json: AsJson = False,
+def check_command(cluster: ClusterFolder, as_json: AsJson = False,
                   hardware: HardwareFile = None) -> None:
     """Look for all that cannot be right in a cluster: impossible rows, GPUs that are booked twice,
     slips of units and clocks.
@@ -354,11 +353,11 @@ def problem_in(cluster: Path, what_if: Mapping[str, Any], seed: int, slurm_confi
     By `JobRequeue=0` of a `slurm.conf` what an outage stops ends there, unless outages.csv says that it waits again.
     """
     tables = read_cluster_in_time(cluster)
-    files = {name: dump_file(cluster / name).sha256 for name in (*CLUSTER_FILES, CLUSTER_RECORD, OUTAGES)
+    files = {name: sha256(cluster / name) for name in (*CLUSTER_FILES, CLUSTER_RECORD, OUTAGES)
              if (cluster / name).exists()}
     if slurm_config and tables.outages is not None and not requeues_in(slurm_config):
         tables = replace(tables, outages=tables.outages.replace({"requeue": {"": "no"}}))
-        files["slurm.conf"] = dump_file(slurm_config).sha256
+        files["slurm.conf"] = sha256(slurm_config)
     if what_if:
         from .replay.what_if import changed
 

@@ -22,7 +22,6 @@ from sched_lab.fleet.ask.day import (
     check_day,
     draw_day,
     drawn_of,
-    example_cluster,
     holdings_of,
     nodes_of,
     power_of_nodes,
@@ -201,7 +200,7 @@ def test_a_cluster_says_what_had_to_be_assumed():
     assert nodes.train_type.tolist() == [1, 0] and nodes.type_name == ("L4", "T4")
     assert "no training speed is known for L4, T4" in drawn_of(nodes).replace("No", "no")
     assert draw_day(nodes, 0).batches == ()
-    assert nodes_of(example_cluster()).notes == ()
+    assert nodes_of(cluster_of(*MODELS)).notes == ()
     for cluster, words in ((cluster_of("A100"), "none is left for services"),
                            (cluster_of("T4", "GPU of tomorrow"), "GPU of tomorrow")):
         with pytest.raises(InputError, match=words):

@@ -74,7 +74,7 @@ def test_a_catalogue_of_ones_own_says_what_a_gpu_can_be_cut_into(tmp_path):
     with pytest.raises(InputError, match="no node has a GPU that can be cut"):
         mig_nodes.read_mig(source)
     plan = mig_nodes.recommend_mig(mig_nodes.read_mig(source, read_hardware(path).migs))
-    assert plan.num_served == 1 and plan.table["profile"].tolist() == ["1g.34gb", "1g.34gb"]
+    assert len(plan.served) == 1 and plan.table["profile"].tolist() == ["1g.34gb", "1g.34gb"]
 
 
 @pytest.mark.parametrize(("product", "memory", "profiles", "model"), [
@@ -256,8 +256,8 @@ def test_counts_that_divide_are_cut_alike():
 def test_a_node_that_shows_instances_as_gpus():
     cluster = read(node("n", "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", {"nvidia.com/mig.strategy": "single"}, gpu=14),
                    pod("runs", "n", gpu=1), pod("waits", gpu=1))
-    table = mig_nodes.instances_of(cluster)
-    assert len(cluster.gpus) == 2 and set(table["profile"]) == {"1g.5gb"} and list(table["pod"]).count("t/runs") == 1
+    held = [(one.pod, gpu.cuts.placements[one.placement].profile) for gpu in cluster.gpus for one in gpu.instances]
+    assert len(cluster.gpus) == 2 and held.count(("t/runs", "1g.5gb")) == 1 and {name for _, name in held} == {"1g.5gb"}
     assert [ask.profiles for ask in cluster.asks] == [("1g.5gb",)]
 
 
@@ -362,8 +362,8 @@ def test_counters_of_any_amount_and_any_number_are_read_quickly():
 @needs_samples
 def test_recorded_gpus_under_dra():
     cluster = mig_nodes.read_mig(sources_of(RECORDED))
-    assert mig_nodes.instances_of(cluster)[["node", "device", "pod"]].to_numpy().tolist() == [
-        [f"n000{1 + k // 2}", f"gpu-0-mig-3g-{k % 2}", f"lab/dra{(k + 2) % 4}"] for k in range(4)]
+    assert [(gpu.node, gpu.devices[one.placement], one.pod) for gpu in cluster.gpus for one in gpu.instances] == [
+        (f"n000{1 + k // 2}", f"gpu-0-mig-3g-{k % 2}", f"lab/dra{(k + 2) % 4}") for k in range(4)]
 
 
 # --- files

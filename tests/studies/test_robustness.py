@@ -7,7 +7,7 @@ import pytest
 
 from sched_lab import andreas, far, online
 from sched_lab.far.tasks import SCALINGS, WIDTHS, generate_times
-from sched_lab.fleet.ask.day import draw_day, example_cluster, nodes_of
+from sched_lab.fleet.ask.day import draw_day, nodes_of
 from sched_lab.hadar.baselines import Tiresias
 from sched_lab.hadar.model import check_simulation, figure_one
 from sched_lab.hadar.simulation import run_rounds
@@ -16,7 +16,7 @@ from sched_lab.lab.frames import InputError
 from sched_lab.online.inflation import sample_arrivals
 from sched_lab.power import datacenter_power_w
 from sched_lab.traces import Tasks
-from studies.headlines import against_fgd, summed_up
+from studies.headlines import against_fgd, example_cluster, summed_up
 from studies.robustness import (
     NOMINAL,
     Inflation,

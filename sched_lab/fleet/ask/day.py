@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
-from itertools import pairwise, zip_longest
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -69,20 +69,9 @@ GENERAL, CUT = "general", "mig"
 TICK_S = 360.0
 DAY_S = 86_400.0
 HORIZON_S = 72 * 3600.0
-SHAPES = (("T4", 6), ("A10", 4), ("V100M16", 6), ("P100", 6), ("K80", 5), ("A100", 2), ("H100", 1))
 MEASURED = (("V100", "v100"), ("P100", "p100"), ("K80", "k80"))  # in a model's name, and Gavel's
 CUTTABLE = ("A30", "A100", "H100", "B200")
 MOST_CUT = 16  # GPUs of a model that are kept for batches
-
-
-def example_cluster() -> Cluster:
-    """Thirty nodes of four GPUs, 64 vCPU and 256 GiB; types take turns."""
-    turns = zip_longest(*([name] * count for name, count in SHAPES))
-    models = [name for turn in turns for name in turn if name]
-    count = len(models)
-    names = np.array([f"n{i:02d}" for i in range(count)], object)
-    return Cluster(names, np.full(count, 64_000), np.full(count, 262_144), np.full(count, 4),
-                   np.array(models, object), np.full(count, "", object))
 
 
 def trainable(cluster: Cluster, is_general: Truths) -> tuple[Integers, tuple[str, ...], list[int]]:
@@ -287,23 +276,17 @@ def draw_services(nodes: Nodes, rng: np.random.Generator) -> Problem:
     return problem_with(nodes, picky, submit_s, duration_s)
 
 
-def rates_of(speeds: Throughputs, key: str) -> tuple[Floats, Floats]:
-    """(counts, types) steps/s of a model of the table, packed and spread."""
-    rows = [speeds.row[key, count] for count in COUNTS]
-    return speeds.rate[rows], speeds.spread_rate[rows]
-
-
 def draw_training(nodes: Nodes, rng: np.random.Generator) -> Training:
     """Jobs of Gavel's table, as many as suit the GPUs that can train."""
     gpus = int(nodes.cluster.num_gpus[nodes.train_type >= 0].sum())
     count = max(1, int(rng.poisson(JOBS_PER_GPU * gpus)))
     row = nodes.speeds.row
-    models = [key for key in dict.fromkeys(key for key, _ in row)
+    models = [[row[key, count] for count in COUNTS] for key in dict.fromkeys(key for key, _ in row)
               if all((key, count) in row for count in COUNTS)]
-    known = [rates for rates in (rates_of(nodes.speeds, key) for key in models)
-             if (rates[0] > 0).all()]  # models that run everywhere, on every number of GPUs
-    chosen = rng.integers(len(known), size=count)
-    rate, spread = (np.array([known[key][part] for key in chosen]) for part in (0, 1))
+    known = np.array([rows for rows in models  # that run everywhere, on every number of GPUs
+                      if (nodes.speeds.rate[rows] > 0).all()])
+    chosen = known[rng.integers(len(known), size=count)]
+    rate, spread = nodes.speeds.rate[chosen], nodes.speeds.spread_rate[chosen]
     most = int(nodes.cluster.num_gpus[nodes.train_type >= 0].max())  # GPUs that one node has
     size = np.minimum(rng.choice(len(COUNTS), count, p=[0.6, 0.25, 0.15]),
                       np.searchsorted(COUNTS, most, side="right") - 1)
@@ -390,8 +373,7 @@ class Runs(NamedTuple):
 
     def take(self, rows: Integers | slice) -> Runs:
         """Some of the runs."""
-        return Runs(self.job[rows], self.node[rows], self.gpu_mask[rows], self.start_s[rows],
-                    self.end_s[rows])
+        return Runs._make(column[rows] for column in self)
 
 
 @dataclass(frozen=True)

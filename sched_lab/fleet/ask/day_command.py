@@ -10,20 +10,19 @@ from typing import Annotated
 
 import numpy as np
 import pandas as pd
-import typer
 
 from ... import __version__
 from ...cluster import MAX_GPUS_PER_NODE, Cluster
 from ...hardware import hardware_of
 from ...lab.commands import (
     Carbon,
+    ClusterFolder,
     Force,
     HardwareFile,
     NoCharts,
     Price,
     answer_with,
     checksums_of,
-    folder_named,
     folder_option,
     name_next,
     option,
@@ -73,8 +72,6 @@ def cluster_in(nodes: pd.DataFrame, most_nodes: int) -> tuple[Cluster, list[str]
                    np.full(len(kept), "", object)), notes
 
 
-ClusterFolder = Annotated[Path, typer.Argument(metavar="CLUSTER", parser=folder_named,
-                                               help="Folder that sched-lab read has written.")]
 Days = Annotated[int, option("How many days are drawn.", min=1, max=1000)]
 Seed = Annotated[int, option("Of the first day; the others follow.", min=0)]
 MostNodes = Annotated[int, option("Most nodes; of a larger cluster every second, third, ... is "

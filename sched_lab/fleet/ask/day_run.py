@@ -373,9 +373,7 @@ def train(day: Day, room: Room, decide: Decide,
         return now_s + TICK_S, left[queue] > 0
 
     run_queue(day.training.submit_s, advance, seen_s=partial(round_start_s, round_s=TICK_S))
-    job, node, mask, start_s, stop_s = zip(*log.rows, strict=True)
-    return Runs(np.array(job), np.array(node), np.array(mask), np.array(start_s),
-                np.array(stop_s)), end_s
+    return Runs(*map(np.array, zip(*log.rows, strict=True))), end_s
 
 
 IDEAS = {"P": "PWR+FGD", "A": "ANDREAS", "H": "Hadar", "F": "FAR"}

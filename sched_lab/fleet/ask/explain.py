@@ -448,11 +448,6 @@ def amount_words(cpu_milli: float, memory_mib: float) -> list[str]:
             *([memory] if memory_mib else [])]
 
 
-def any_of(models: str) -> str:
-    """A list of models in words."""
-    return models.replace("|", " or ")
-
-
 def gpu_words(num_gpus: int, gpu_milli: int) -> str:
     """GPUs that are asked for, in words."""
     if is_share(gpu_milli):
@@ -510,7 +505,7 @@ def why_not(moment: Moment, lacks: dict[str, Integers], node: int, about_node: d
         words.append(objection or "its labels, taints or devices keep the task away")
     if here.pop("gpu_model"):
         model = about_node["gpu_model"] or "unknown"
-        words.append(f"its GPU model is {model}, not {any_of(admitted)}")
+        words.append(f"its GPU model is {model}, not {admitted.replace('|', ' or ')}")
     if too_many := here.pop("instances", 0):
         words.append("is at the limit of its application "
                      f"({number_words(too_many, 'tasks')} of it would have to leave)")
@@ -673,7 +668,7 @@ def verdict_lines(about: dict[str, Any]) -> list[str]:
         asked.append(gpu_words(task["num_gpus"], task["gpu_milli"]))
     asked += [f"{number_words(count, 'instances')} of {profile}"
               for profile, count in task.get("mig_instances", {}).items()]
-    models = f" of model {any_of(task['gpu_models'])}" if task["gpu_models"] else ""
+    models = f" of model {task['gpu_models'].replace('|', ' or ')}" if task["gpu_models"] else ""
     lines = [f"{task['name']} asks for {', '.join(asked) or 'nothing'}{models}"]
     if "at_s" in about:
         lines.append(f"at {about['at_s']:,.10g} s, running ({about['state']}): "

@@ -34,10 +34,10 @@ from ..read.kubernetes import (
     requested_by,
     times_of,
 )
-from ..read.objects import Item, dig, objects_at, text_at, texts_at, whole
+from ..read.objects import Item, dig, objects_at, text_at, whole
 from ..read.tables import Ledger, Source, milli_of_profile, profile_named
 
-__all__ = ['read_mig', 'instances_of', 'recommend_mig']
+__all__ = ['read_mig', 'recommend_mig']
 
 Tables = Mapping[str, MigTable]
 
@@ -368,10 +368,9 @@ def cut_as_counted(node: str, cuts: Cuts, counts: Counter[str], labelled: int) -
 
 def gpus_of_plugin(item: Item, dump: Dump, tables: Tables) -> list[MigGpu]:
     """GPUs of a node with NVIDIA's device plugin that are cut, or that can be."""
-    node = text_at(item.body, "metadata", "name")
+    node, labels = item.name, item.labels
     shown = dump.nodes[node]
-    labels = texts_at(item.body, "metadata", "labels")
-    amounts = amounts_shown(texts_at(item.body, "status", "allocatable"))
+    amounts = amounts_shown(item.allocatable)
     if shown.profile:  # its instances are called GPUs
         uncut = labelled = 0
         counts = Counter({shown.profile: sum(amounts[kind.resource] for kind in shown.kinds
@@ -396,8 +395,7 @@ def gpus_of_plugin(item: Item, dump: Dump, tables: Tables) -> list[MigGpu]:
 
 def holdings_of(item: Item, dump: Dump) -> list[Holding]:
     """What a pod of the device plugin asks for or holds."""
-    node = dump.nodes.get(text_at(item.body, "spec", "nodeName"), NodeGpus())
-    return held_by(item, dump, asked_by_pod(item, dump), node)
+    return held_by(item, dump, asked_by_pod(item, dump), dump.nodes.get(item.node, NodeGpus()))
 
 
 def give(gpus: list[MigGpu], profile: str, pod: str) -> bool:
@@ -422,7 +420,7 @@ def with_pods(gpus: list[MigGpu], dump: Dump) -> list[MigGpu]:
     for gpu in gpus:
         by_node.setdefault(gpu.node, []).append(gpu)
     for item in dump.items.get("Pod", []):
-        here = by_node.get(text_at(item.body, "spec", "nodeName"))
+        here = by_node.get(item.node)
         if here is None or item.is_over:
             continue
         for holding in holdings_of(item, dump):
@@ -483,9 +481,9 @@ def asked_by_claims(item: Item, dump: Dump) -> list[str]:
 
 def ask_of(item: Item, dump: Dump) -> Ask | None:
     """What a pod that waits asks for; None if it does not wait, or for no instance."""
-    if item.is_over or text_at(item.body, "spec", "nodeName"):
+    if item.is_over or item.node:
         return None
-    by_claim = bool(objects_at(item.body, "spec", "resourceClaims"))
+    by_claim = bool(item.objects("spec", "resourceClaims"))
     profiles = asked_by_claims(item, dump) if by_claim else [
         profile_named(one.mig_profile) for one in holdings_of(item, dump) if one.mig_profile
         for _ in range(one.num_gpus)]
@@ -532,24 +530,6 @@ def row_of(gpu: MigGpu, placement: int, **more: str) -> dict[str, Any]:
     device = gpu.devices[placement] if gpu.devices and placement != WHOLE else ""
     return {"node": gpu.node, "gpu": gpu.name, "profile": one.profile, "start": one.start,
             "device": device, "known": "claim" if gpu.devices else "assumed", **more}
-
-
-def instances_of(cluster: MigCluster) -> pd.DataFrame:
-    """All instances that exist.
-
-    Parameters
-    ----------
-    cluster : what `read_mig` says
-
-    Returns
-    -------
-    one row per instance: node, gpu, kind, profile, start, device, pod ("" if none has it), known
-    ("claim" if a claim says who has it, "assumed" if only the number on the node is known)
-    """
-    rows = [row_of(gpu, one.placement, kind=gpu.cuts.kind, pod=one.pod)
-            for gpu in cluster.gpus for one in gpu.instances]
-    columns = ["node", "gpu", "kind", "profile", "start", "device", "pod", "known"]
-    return pd.DataFrame(rows, columns=columns)
 
 
 # --- pods that can be served now
@@ -745,19 +725,14 @@ class MigPlan:
         return set(self.table.loc[self.table["state"].isin(["ready", "new"]), "pod"])
 
     @property
-    def num_served(self) -> int:
-        """How many those are."""
-        return len(self.served)
-
-    @property
     def is_served(self) -> bool:
         """Whether all pods that wait can be served."""
-        return self.num_served == len(self.cluster.asks)
+        return len(self.served) == len(self.cluster.asks)
 
     @property
     def headline(self) -> str:
         """How many pods it serves, in a line."""
-        return (f"{self.num_served} of {len(self.cluster.asks)} pods that wait for MIG instances "
+        return (f"{len(self.served)} of {len(self.cluster.asks)} pods that wait for MIG instances "
                 "can be served")
 
     def sentences(self) -> list[str]:

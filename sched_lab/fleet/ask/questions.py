@@ -14,6 +14,7 @@ import typer
 from ... import __version__
 from ...hardware import hardware_of, watts_of_files
 from ...lab.commands import (
+    ClusterFolder,
     Force,
     HardwareFile,
     NoCharts,
@@ -121,8 +122,6 @@ def is_small(tables: ClusterTables, most: int = 500) -> bool:
 MOST_REPLAYED = 150_000  # tasks, times nodes and 25 more: one replay takes about as long as its code to load
 
 
-Cluster = Annotated[Path, typer.Argument(metavar="CLUSTER", parser=folder_named,
-                                         help="Folder that sched-lab read has written.")]
 FolderOrLive = Annotated[Path | None, typer.Argument(metavar="CLUSTER", parser=folder_named,
                                                      help="Folder that sched-lab read has written, unless --live.")]
 Live = Annotated[str, option("Address of a running sched-lab serve, which is asked in place of CLUSTER; policy, watts and "
@@ -244,7 +243,7 @@ Seed = Annotated[int, option("Of a policy that draws.", min=0)]
 PlacementsFolder = Annotated[Path, folder_option("placements.csv, ledger.csv and summary.json")]
 
 
-def place_command(cluster: Cluster, out: PlacementsFolder, tasks: NewTasks = None,
+def place_command(cluster: ClusterFolder, out: PlacementsFolder, tasks: NewTasks = None,
                   policy: PolicyName = "fgd", at: Now = None, seed: Seed = 0,
                   gpu_power: GpuPower = None, hardware: HardwareFile = None,
                   force: Force = False) -> None:
@@ -282,7 +281,7 @@ Goal = Annotated[str, choice("What they are for: whole GPUs freed, or watts save
 PlanFolder = Annotated[Path, folder_option("moves.csv, fixed.csv, commands.sh and summary.json")]
 
 
-def move_command(cluster: Cluster, out: PlanFolder, at: Now = None, moves: Moves = 10,
+def move_command(cluster: ClusterFolder, out: PlanFolder, at: Now = None, moves: Moves = 10,
                  goal: Goal = "gpus", gpu_power: GpuPower = None, hardware: HardwareFile = None,
                  force: Force = False) -> None:
     """Find a few migrations that free most whole GPUs, or save most watts.
