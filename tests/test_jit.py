@@ -1,5 +1,7 @@
 """Compiled functions follow the sources they are made of, and the package works without a compiler."""
+import atexit
 import gc
+import json
 import os
 import re
 import shutil
@@ -7,7 +9,7 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from select import select
 
@@ -19,6 +21,22 @@ CALLEE = "from sched_lab.lab.jit import njit\n\n@njit()\ndef rate(x):\n    retur
 CALLER = ("from sched_lab.lab.jit import njit\nfrom sched_lab.callee import rate\n\n"
           "@njit()\ndef cost(x):\n    return rate(x) + 1\n")
 RUN = "from sched_lab.caller import cost\nprint(cost(10), sum(cost.stats.cache_hits.values()))"
+WARM = """import json, os, sys
+import numba
+numba.njit(lambda x: x)(1)
+for line in sys.stdin:
+    folder, environment, codes = json.loads(line)
+    children = []
+    for number, code in enumerate(codes):
+        if not (child := os.fork()):
+            os.chdir(folder)
+            os.environ |= environment
+            sys.path.insert(0, folder)
+            sys.stdout = open(f"said-{number}", "w")
+            sys.exit(exec(code))
+        children.append(child)
+    print(*(os.waitpid(child, 0)[1] for child in children), flush=True)
+"""
 
 
 @pytest.fixture
@@ -34,18 +52,43 @@ def toy(tmp_path):
     return package
 
 
+def clean() -> dict[str, str]:
+    """Environment of a new process, without settings of the compiler."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("NUMBA_")}
+    return kept | {"PYTHONDONTWRITEBYTECODE": "1"}  # its cache takes an edit in the same second for none
+
+
+@cache
+def warm() -> subprocess.Popen[str]:
+    """Process that has compiled and imported nothing of ours: what it is told to run, a fork of it runs."""
+    pytest.importorskip("numba")
+    process = subprocess.Popen([sys.executable, "-c", WARM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                               env=clean())
+    atexit.register(process.communicate)
+    return process
+
+
+def run_at_once(toy: Path, *codes: str, **env: str) -> list[list[str]]:
+    """Words printed by each code in a process of its own, which imports the toy package and nothing else of ours."""
+    print(json.dumps([str(toy.parent), env, codes]), file=warm().stdin, flush=True)
+    assert not any(map(int, warm().stdout.readline().split()))
+    return [(toy.parent / f"said-{number}").read_text().split() for number in range(len(codes))]
+
+
 def run(toy: Path, code: str = RUN, **env: str) -> list[str]:
+    """Words printed by one code."""
+    return run_at_once(toy, code, **env)[0]
+
+
+def run_anew(toy: Path, code: str, **env: str) -> list[str]:
     """Words printed by the code in a new process that imports the toy package."""
-    clean = {k: v for k, v in os.environ.items() if not k.startswith("NUMBA_")}
-    clean["PYTHONDONTWRITEBYTECODE"] = "1"  # its cache takes an edit in the same second for none
     done = subprocess.run([sys.executable, "-c", code], cwd=toy.parent, capture_output=True, text=True,
-                          env=clean | {"PYTHONPATH": str(toy.parent)} | env)
+                          env=clean() | {"PYTHONPATH": str(toy.parent)} | env)
     assert done.returncode == 0, done.stderr
     return done.stdout.split()
 
 
 def test_compiled_code_is_kept_until_a_file_that_it_depends_on_changes(toy):
-    pytest.importorskip("numba")
     (toy / "stranger.py").write_text(CALLEE.format(factor=5))
     assert run(toy) == ["21", "0"]
     (toy / "stranger.py").write_text(CALLEE.format(factor=6))
@@ -74,7 +117,6 @@ def test_every_form_of_import_is_followed(toy, monkeypatch, line):
 
 
 def test_code_of_other_sources_is_kept_for_a_day(toy):
-    pytest.importorskip("numba")
     assert run(toy) == ["21", "0"]
     kept = {path.name: path for path in (toy / "__pycache__").glob("sched_lab.call*-*")}
     assert len(kept) == 2
@@ -133,23 +175,18 @@ def test_processes_take_turns_at_a_function(tmp_path, monkeypatch):
     assert turns.file is None
 
 
-PAIR = """import sys
-from sched_lab.caller import cost
-print(*[cost(kind(10)) for kind in ((int, float, complex, bool), (complex, bool, float, int))[int(sys.argv[1])]])
+PAIR = """from sched_lab.caller import cost
+print(*[cost(kind(10)) for kind in ({})])
 """
 
 
 def test_processes_that_compile_at_once_keep_what_is_right(toy):
-    pytest.importorskip("numba")
+    pair = [PAIR.format(kinds) for kinds in ("int, float, complex, bool", "complex, bool, float, int")]
     for _ in range(2):
-        both = [subprocess.Popen([sys.executable, "-c", PAIR, number], cwd=toy.parent, stdout=subprocess.PIPE,
-                                 text=True, env=os.environ | {"PYTHONPATH": str(toy.parent)}) for number in "01"]
-        assert [one.communicate(timeout=300)[0].split() for one in both] == [
-            ["21", "21.0", "(21+0j)", "3"], ["(21+0j)", "3", "21.0", "21"]]
+        assert run_at_once(toy, *pair) == [["21", "21.0", "(21+0j)", "3"], ["(21+0j)", "3", "21.0", "21"]]
 
 
 def test_cache_moves_when_the_package_folder_is_not_writable(toy, tmp_path):
-    pytest.importorskip("numba")
     (toy / "__pycache__").touch()                               # a file in its place stops the superuser too
     assert run(toy, XDG_CACHE_HOME=str(tmp_path / "cache")) == ["21", "0"]
     assert run(toy, XDG_CACHE_HOME=str(tmp_path / "cache")) == ["21", "1"]
@@ -160,19 +197,19 @@ def test_cache_moves_when_the_package_folder_is_not_writable(toy, tmp_path):
 def test_without_numba_the_function_is_left_alone(toy):
     block = "import sys; sys.modules['numba'] = None\n"
     check = "from sched_lab.caller import cost\nprint(cost(10), type(cost).__name__)"
-    assert run(toy, block + check) == ["21", "function"]
+    assert run_anew(toy, block + check) == ["21", "function"]
 
 
 def test_nothing_loads_the_compiler_before_it_is_needed(toy):
     code = ("import sys\nfrom sched_lab.caller import cost\nfrom sched_lab.lab.jit import interpreted\n"
             "with interpreted(True): print(cost(10))\nprint('numba' in sys.modules, cost(10), 'numba' in sys.modules)")
-    assert run(toy, code) == ["21", "False", "21", "True"]
-    assert run(toy, "from sched_lab.caller import cost\nprint(type(cost).__name__)", SCHED_LAB_COMPILE="never") == [
-        "function"]
+    assert run_anew(toy, code) == ["21", "False", "21", "True"]
+    code = "from sched_lab.caller import cost\nprint(type(cost).__name__)"
+    assert run_anew(toy, code, SCHED_LAB_COMPILE="never") == ["function"]
 
 
 def test_jit_can_be_switched_off(toy):
-    assert run(toy, "from sched_lab.caller import cost\nprint(cost(10))", NUMBA_DISABLE_JIT="1") == ["21"]
+    assert run_anew(toy, "from sched_lab.caller import cost\nprint(cost(10))", NUMBA_DISABLE_JIT="1") == ["21"]
 
 
 def test_a_function_of_a_notebook_is_not_cached():
@@ -206,7 +243,6 @@ print(a, b, len(run.signatures), sum(run.stats.cache_hits.values()))
 
 
 def test_functions_as_values_share_one_compiled_engine_that_is_kept_on_disk(toy):
-    pytest.importorskip("numba")
     (toy / "engine.py").write_text(ENGINE)
     assert run(toy, VALUES) == ["41", "42", "1", "0"]           # 20 + 21, 21 + 21: one signature for both
     assert run(toy, VALUES) == ["41", "42", "1", "1"]
@@ -217,8 +253,8 @@ def test_functions_as_values_share_one_compiled_engine_that_is_kept_on_disk(toy)
 def test_functions_as_values_work_without_a_compiler(toy):
     (toy / "engine.py").write_text(ENGINE)
     plain = VALUES.replace("len(run.signatures), sum(run.stats.cache_hits.values())", "type(run).__name__")
-    assert run(toy, "import sys; sys.modules['numba'] = None\n" + plain) == ["41", "42", "function"]
-    assert run(toy, plain, NUMBA_DISABLE_JIT="1") == ["41", "42", "function"]
+    assert run_anew(toy, "import sys; sys.modules['numba'] = None\n" + plain) == ["41", "42", "function"]
+    assert run_anew(toy, plain, NUMBA_DISABLE_JIT="1") == ["41", "42", "function"]
 
 
 RECORDS = """
@@ -261,13 +297,12 @@ print(len(place.signatures), sum(place.stats.cache_hits.values()))
 
 
 def test_a_record_goes_by_reference_and_its_arrays_are_let_go(toy):
-    pytest.importorskip("numba")
     shutil.copy(Path(compat.__file__).with_name("references.py"), toy / "lab")
     (toy / "records.py").write_text(RECORDS)
     placed = ["0", "1", "0", "2", "1", "7", "True", "1"]    # 6 > 5 at first; then 3 <= 5, and no node has 3 left
     assert run(toy, PLACE) == [*placed, "0"]
     assert run(toy, PLACE) == [*placed, "1"]                # kept on disk
-    assert run(toy, PLACE.partition("print(len")[0], SCHED_LAB_COMPILE="never") == placed[:7]
+    assert run_anew(toy, PLACE.partition("print(len")[0], SCHED_LAB_COMPILE="never") == placed[:7]
 
 
 def one_calls_another():
@@ -389,7 +424,6 @@ print({first}(10), {then}(10), rate.signatures, sum(rate.stats.cache_hits.values
 
 @pytest.mark.parametrize(("first", "then", "said"), [("cost", "rate", "21 20"), ("rate", "cost", "20 21")])
 def test_a_function_can_be_called_from_python_and_from_compiled_code(toy, first, then, said):
-    pytest.importorskip("numba")
     code = BOTH.format(first=first, then=then)
     for num_kept in (0, 1):     # of two kept, the form with an entry from Python
         assert run(toy, code) == [*said.split(), "[(int64,)]", str(num_kept), "True"]
@@ -397,7 +431,6 @@ def test_a_function_can_be_called_from_python_and_from_compiled_code(toy, first,
 
 def test_a_function_of_others_that_calls_itself_is_linked_and_kept(toy):
     """Each process finds more of it on disk than the one before."""
-    pytest.importorskip("numba")
     (toy / "deep.py").write_text(DEEP)
     for names in (["twice"], ["twice", "thrice"], ["thrice", "depth"]):
         code = f"from sched_lab.deep import {', '.join(names)}\n" + "".join(
