@@ -11,8 +11,10 @@ import pytest
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 DRIVER = shutil.which("chromedriver")
+# a page that is left is not kept for the way back: the next one is drawn by the same process, with its compiled scripts
 FLAGS = """--headless=new --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking
---disable-component-update --disable-sync --disable-dev-shm-usage --no-proxy-server --window-size=1280,1000""".split()
+--disable-component-update --disable-sync --disable-dev-shm-usage --no-proxy-server --window-size=1280,1000
+--disable-features=BackForwardCache""".split()
 LOOPBACK = "127.0.0.1"
 PHONE, NARROW_PHONE = 390, 360
 REFITTED = "return [...document.querySelectorAll('.vega-chart')].every((c) => c.dataset.room == c.clientWidth);"
