@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from sched_lab.hadar.baselines import Gavel, RoundShares, Tiresias, YarnCs
+from sched_lab.hadar.baselines import Gavel, Tiresias, YarnCs
 from sched_lab.hadar.energy import (
     AWAKE,
     OFF,
@@ -49,13 +49,13 @@ from sched_lab.hadar.workload import (
     default_throughputs,
     draw_workload,
     paper_cluster,
-    read_gavel_throughputs,
 )
 from sched_lab.lab import plots
 from sched_lab.lab.frames import embedded, sha256
 from sched_lab.lab.sweeps import Cell, grid
 from sched_lab.traces import find_data
 
+from .gavel import RoundShares, read_gavel_throughputs
 from .hadar_energy import check_energy, mean_front
 from .hadar_theorems import check_theorem, forked_utilisation, most_busy, refused_job
 from .reproduction import Claim, Experiment, Workplace

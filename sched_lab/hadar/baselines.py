@@ -341,35 +341,6 @@ class Gavel:
             return 0.0
         return np.inf if is_uncontested(state, self.rate) else 0.0
 
-# %% ../../nbs/43_hadar_baselines.ipynb #43-054
-class RoundShares:
-    """Gavel as the Hadar paper tells it: share over rounds received on the type, infinite at first.
-
-    Parameters
-    ----------
-    share : (jobs, types) shares of time, given once and for all
-    """
-
-    def __init__(self, share: Floats) -> None:
-        self.share = share
-        self.rounds = np.zeros(share.shape)
-
-    def allocate(self, state: State) -> Allocation:
-        """Ties go to a job that is on the type already, then to the lower number."""
-        cluster = state.cluster
-        jobs = state.jobs
-        active = state.active
-        priority = np.where(self.rounds > 0, self.share / np.maximum(self.rounds, 1), np.inf)
-        was_on = np.zeros(self.share.shape)
-        was_on[state.previous.job, cluster.node_type[state.previous.node]] = 1
-        order = np.array([active[np.lexsort((-was_on[active, r], -priority[active, r]))]
-                          for r in range(self.share.shape[1])])
-        gpus = type_gpus(cluster, self.share.shape[1])
-        chosen = pick_by_priority(order, jobs.workers, jobs.rate, gpus)
-        runs = np.flatnonzero(chosen >= 0)
-        self.rounds[runs, chosen[runs]] += 1
-        return place_on_types(cluster, jobs, state.previous, chosen, runs, False)
-
 # %% ../../nbs/43_hadar_baselines.ipynb #43-060
 def pick_by_room(order: Integers, workers: Integers, rate: Floats, gpus: Integers,
                  present: Integers) -> Integers:

@@ -7,46 +7,19 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from ..lab.frames import Column, InputError, embedded, read_table
+from ..lab.frames import InputError, embedded
 from .model import (SECONDS_PER_HOUR, Cluster, Jobs, Throughputs, Workload,
                                    read_throughputs)
 
 # %% auto #0
-__all__ = ['read_gavel_throughputs', 'default_throughputs', 'draw_workload']
+__all__ = ['default_throughputs', 'draw_workload']
 
 # %% ../../nbs/40a_hadar_workload.ipynb #40a-006i
 GAVEL_TYPES = ("v100", "p100", "k80")
-
-# %% ../../nbs/40a_hadar_workload.ipynb #40a-008
-def read_gavel_throughputs(path: str | Path) -> Throughputs:
-    """Read Gavel's measurements; keys are such as "ResNet-50 (batch size 64)".
-
-    Raises
-    ------
-    InputError : at the first thing that is wrong
-
-    References
-    ----------
-    Gavel's `simulation_throughputs.json`, written as a table
-    """
-    rate = Column("number", minimum=0, blank=np.nan)
-    names = [f"{name}{kind}_steps_per_s" for kind in ("", "_unconsolidated")
-             for name in GAVEL_TYPES]
-    what = {"model": Column("text"), "batch_size": Column("text"),
-            "scale_factor": Column("integer", minimum=1)}
-    frame = read_table(path, what | {name: rate for name in names})
-    keys = [f"{model} (batch size {batch})" if batch else model
-            for model, batch in zip(frame["model"], frame["batch_size"], strict=True)]
-    row = {(key, int(workers)): number for number, (key, workers) in
-           enumerate(zip(keys, frame["scale_factor"], strict=True))}
-    packed = np.nan_to_num(frame[names[:3]].to_numpy(float))
-    spread = frame[names[3:]].to_numpy(float)
-    return Throughputs(GAVEL_TYPES, row, packed, np.where(np.isnan(spread), packed, spread))
 
 # %% ../../nbs/40a_hadar_workload.ipynb #40a-019
 def default_throughputs() -> Throughputs:

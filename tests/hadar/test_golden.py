@@ -7,7 +7,6 @@ import pytest
 
 from sched_lab.hadar.baselines import (
     Gavel,
-    RoundShares,
     Tiresias,
     YarnCs,
     fair_shares,
@@ -26,8 +25,9 @@ from sched_lab.hadar.model import (
 )
 from sched_lab.hadar.primal_dual import Hadar, price
 from sched_lab.hadar.simulation import HadarE, rounds_frame, run_copies, run_rounds
-from sched_lab.hadar.workload import draw_workload, read_gavel_throughputs
+from sched_lab.hadar.workload import draw_workload
 from sched_lab.traces import find_data, find_reference
+from studies.gavel import RoundShares, read_gavel_throughputs
 from studies.hadar_theorems import SlottedWorkload, check_theorem, discrete_alpha, refused_job
 from studies.testbed import GPUS, PMI, estimated_rate, pmi
 from tests.hadar.cases import TOY, TYPES, golden_workload, jobs_of, named, nodes_of, workload_of

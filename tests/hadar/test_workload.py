@@ -15,11 +15,11 @@ from sched_lab.hadar.workload import (
     default_throughputs,
     draw_workload,
     keys_of,
-    read_gavel_throughputs,
 )
 from sched_lab.lab.frames import InputError, embedded
 from sched_lab.traces import find_data
 from studies.embedded import synthetic_throughputs
+from studies.gavel import read_gavel_throughputs
 
 SPEEDS = default_throughputs()
 GAVEL = find_data("gavel/throughputs.csv")
