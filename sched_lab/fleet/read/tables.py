@@ -14,7 +14,7 @@ import re
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -317,16 +317,17 @@ def sources_of(paths: Iterable[str | Path]) -> list[Source]:
 SEPARATORS = (",", ";", "\t")
 
 
-def text_table(source: Source) -> pd.DataFrame:
+def text_table(source: Source, numbers: Container[str] = ()) -> pd.DataFrame:
     """Cells of a table with a header, as texts without blanks around them.
 
     Parameters
     ----------
     source : the file
+    numbers : columns that are floats, NaN where a cell is empty, if nothing else stands in any of them
 
     Returns
     -------
-    one column of texts for each name of the header; the index `row` is the line in the file
+    one column for each name of the header; the index `row` is the line in the file
 
     Raises
     ------
@@ -340,17 +341,22 @@ def text_table(source: Source) -> pd.DataFrame:
     if (again := first_repeated(header)) is not None:
         raise error("the header names this column twice", row=1, column=again or "without name",
                     mend="keep one")
-    frame = cells_of(source.text(), separator, error)
+    text = source.text()
+    frame = cells_of(text, separator, error, {place: "float64" if name in numbers else "object"
+                                              for place, name in enumerate(header)})
     if frame.shape[1] != len(header):
         raise error(f"there are {frame.shape[1]} cells under a header of {len(header)}", row=2,
                     mend="give one cell for each column")
     frame.columns = pd.Index(header)
-    for name in header:
-        frame[name] = frame[name].str.strip()
+    has_blanks = not text.isascii() or any(sign in text for sign in BLANKS)
+    for name in header if has_blanks else ():
+        if frame[name].dtype == object:
+            frame[name] = frame[name].str.strip()
     frame.index = pd.RangeIndex(2, len(frame) + 2, name="row")
     return frame
 
 
+BLANKS = " \t\v\f\r\x1c\x1d\x1e\x1f\""  # of ASCII, and what may enclose the end of a line
 LONGEST_HEADER = 2**20  # letters
 MOST_COLUMNS = 1000
 
@@ -375,13 +381,24 @@ def header_of(source: Source) -> list[str]:
     return head_of(source)[1]
 
 
-def cells_of(text: str, separator: str, error: partial[InputError]) -> pd.DataFrame:
-    """Cells under the header, (n_rows, n_columns), as texts; rows of another length are refused."""
+def cells_of(text: str, separator: str, error: partial[InputError], kinds: Mapping[int, str]) -> pd.DataFrame:
+    """Cells under the header, (n_rows, n_columns); rows of another length are refused.
+
+    Parameters
+    ----------
+    text, separator, error : the table, what stands between its cells, and an error about it
+    kinds : object or float64 for each column; all are texts if one of the latter has other cells than `text_table` says
+    """
+    read: Callable[..., Any] = partial(pd.read_csv, sep=separator, header=None, skiprows=1,
+                                       keep_default_na=False, skip_blank_lines=True)
+    data = text.encode()
+    frame: pd.DataFrame | None = None
+    if numbers := {place: [""] for place, kind in kinds.items() if kind != "object"}:
+        with suppress(ValueError, OverflowError):
+            frame = read(io.BytesIO(data), dtype=kinds, na_values=numbers)  # in pieces: a third of the memory
     try:
-        frame = pd.read_csv(io.StringIO(text), sep=separator, header=None, skiprows=1,
-                            dtype="object", keep_default_na=False,
-                            skip_blank_lines=True, low_memory=False)
-        short = short_row(text, separator, frame.shape[1])
+        frame = read(io.BytesIO(data), dtype="object", low_memory=False) if frame is None else frame
+        short = short_row(text, separator, *frame.shape)
     except pd.errors.EmptyDataError:
         raise error("there is a header but no row", row=1, mend="give at least one row") from None
     except (pd.errors.ParserError, csv.Error, ValueError) as trouble:
@@ -395,8 +412,11 @@ def cells_of(text: str, separator: str, error: partial[InputError]) -> pd.DataFr
     return frame
 
 
-def short_row(text: str, separator: str, width: int) -> int:
+def short_row(text: str, separator: str, height: int, width: int) -> int:
     """Number of the first row with fewer cells, the header being 1; 0 if there is none."""
+    under = text.find("\n", len(text) - len(text.lstrip("\r\n")))  # the header
+    if '"' not in text and under >= 0 and text.count(separator, under) == height * (width - 1):
+        return 0
     if '"' in text:
         rows = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
         widths = (len(row) for row in rows if row)
@@ -684,16 +704,20 @@ def cluster_answer(inputs: Mapping[str, Any]) -> Answer:
 
 
 def column_of(texts: pd.Series, kind: str, path: Path) -> pd.Series:
-    """A column of a stored table, checked."""
+    """A column of a stored table, checked; of `text_table`, as texts or as numbers."""
     if kind == "text":
         return texts.astype("object")
-    numbers = pd.to_numeric(texts.where(texts != "", None), errors="coerce").astype("float64")
-    is_wrong = (texts != "") & ~np.isfinite(numbers)
-    is_wrong |= numbers.abs() > LARGEST
+    numbers = texts.where(texts != "", None) if texts.dtype == object else texts
+    numbers = pd.to_numeric(numbers, errors="coerce").astype("float64")
+    is_wrong = numbers.abs() > LARGEST
+    if texts.dtype == object:
+        is_wrong |= (texts != "") & ~np.isfinite(numbers)
     if kind == "integer":
         is_wrong |= numbers % 1 > 0
     if is_wrong.any():
         row = texts.index[int(is_wrong.to_numpy().argmax())]
+        if texts.dtype != object:
+            texts = text_table(sources_of([path])[0])[texts.name]
         wanted = "a whole number" if kind == "integer" else "a number of seconds"
         raise InputError(f"{texts[row]!r:.60} is not {wanted}", file=path, row=int(row),
                          column=str(texts.name), value=texts[row],
@@ -708,15 +732,14 @@ def read_stored(path: Path, columns: Mapping[str, str]) -> pd.DataFrame:
     if lacking := [name for name in columns if name not in header and name not in OPTIONAL]:
         raise InputError(f"the column is missing; there are {', '.join(header[:20])}", file=path,
                          row=1, column=lacking[0], mend="add it, empty where it is unknown")
-    if len(source.text().strip().splitlines()) == 1:
+    if len(source.text()[:LONGEST_HEADER].strip().splitlines()) <= 1 and len(source.text().strip().splitlines()) == 1:
         return with_columns(pd.DataFrame({"name": []}), columns)
-    cells = text_table(source)
-    for name in OPTIONAL:
-        if name in columns and name not in cells:
-            cells[name] = ""
-    done = {
-        name: column_of(cells[name], kind, path).reset_index(drop=True)
-        for name, kind in columns.items()}
+    cells = text_table(source, {name for name, kind in columns.items() if kind != "text"})
+    done = {}
+    for name, kind in columns.items():
+        empty = ("", "object") if kind == "text" else (np.nan, "float64")
+        cell = cells[name] if name in cells else pd.Series(empty[0], cells.index, dtype=empty[1])
+        done[name] = column_of(cell, kind, path).reset_index(drop=True)
     names = cells["name"] if "name" in columns else pd.Series(dtype="object")
     is_wrong = (names == "") | names.duplicated()
     if is_wrong.any():
@@ -828,7 +851,9 @@ class Columns:
 
     def texts(self, column: str) -> Texts:
         """Texts of a column, (rows,)."""
-        return self.frame[column].fillna("").astype(str).to_numpy(object)
+        values = self.frame[column].to_numpy(object, copy=True)
+        is_known = pd.api.types.infer_dtype(values, skipna=False) == "string"
+        return values if is_known else self.frame[column].fillna("").astype(str).to_numpy(object)
 
 
 GPU_LIST = re.compile(r"[0-9]{1,9}(?:-[0-9]{1,9})*")
