@@ -715,9 +715,30 @@ def _refuse_carriage_returns(frame: pd.DataFrame, path: str | Path) -> None:
                              mend="replace it, for instance by \\n")
 
 
+CSV_ROWS = 2**16  # that are texts at once
+PLAIN_NUMBERS = ("bool", "int64", "float64", "Int64", "Float64")
+MUST_QUOTE = re.compile('[,"\\r\\n]')
+
+
 def csv_of(frame: pd.DataFrame) -> bytes:
     """A table as CSV, as all files have it: no index, lines that end with a newline."""
-    return frame.to_csv(index=False, lineterminator="\n").encode()
+    if len(frame) <= CSV_ROWS or frame.shape[1] < 2:  # a lone empty cell is quoted
+        return frame.to_csv(index=False, lineterminator="\n").encode()
+    parts = [frame.iloc[first:first + CSV_ROWS] for first in range(0, len(frame), CSV_ROWS)]
+    return b"".join([csv_of(frame.iloc[:0]), *map(_lines_of, parts)])
+
+
+def _lines_of(part: pd.DataFrame) -> bytes:
+    """Rows as lines of CSV, the same as by pandas, which takes twice the time and ten times the memory."""
+    columns = []
+    for _, column in part.items():
+        cells = column.to_numpy(object, na_value="").tolist()
+        if str(column.dtype) in PLAIN_NUMBERS:
+            cells = list(map(str, cells))
+        elif pd.api.types.infer_dtype(cells, skipna=False) != "string" or MUST_QUOTE.search("".join(cells)):
+            return part.to_csv(index=False, header=False, lineterminator="\n").encode()
+        columns.append(cells)
+    return "\n".join([*map(",".join, zip(*columns, strict=True)), ""]).encode()
 
 
 def write_frame(frame: pd.DataFrame, path: str | Path, parameters: Mapping[str, Any],
