@@ -473,6 +473,19 @@ def sweep(function: Callable[..., Any], cells: Iterable[Mapping[str, Any]], fold
     OutputError : the folder cannot be written
     """
     checked = checked_cells(cells)
+    frames, kept, damaged = compute_cells(function, checked, folder, depends_on=depends_on, workers=workers, shown=shown)
+    whole = _assemble(checked, frames)
+    axes = {name: list(dict.fromkeys(cell[name] for cell in checked)) for name in checked[0]}
+    write_frame(whole, Path(folder, results), about_sweep(function, depends_on) | {
+        "cells": len(checked), "axes": axes, "cells_key": input_key({"cells": checked})})
+    return Sweep(whole, kept, len(checked) - kept, damaged)
+
+
+def compute_cells(function: Callable[..., Any], cells: Iterable[Mapping[str, Any]], folder: str | Path, *,
+                  depends_on: Mapping[str, Any] | None = None, workers: int = 1,
+                  shown: str = "cells") -> tuple[list[pd.DataFrame], int, tuple[str, ...]]:
+    """As `sweep`, without a file of all results: the frame of each cell, and `kept` and `damaged` as in `Sweep`."""
+    checked = checked_cells(cells)
     about = about_sweep(function, depends_on)
     place = Path(folder)
     ensure_writable(place)
@@ -496,8 +509,4 @@ def sweep(function: Callable[..., Any], cells: Iterable[Mapping[str, Any]], fold
             _add(frames, number, frame, checked)
             write_frame(frame, files[number], inputs[number], wall_time_s=seconds)
             advance(len(frames) - kept)
-    whole = _assemble(checked, [frames[number] for number in range(len(checked))])
-    axes = {name: list(dict.fromkeys(cell[name] for cell in checked)) for name in checked[0]}
-    write_frame(whole, place / results, about | {
-        "cells": len(checked), "axes": axes, "cells_key": input_key({"cells": checked})})
-    return Sweep(whole, kept, len(missing), damaged)
+    return [frames[number] for number in range(len(checked))], kept, damaged

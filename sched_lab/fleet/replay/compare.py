@@ -18,7 +18,7 @@ from ...cluster import WHOLE_GPU_MILLI, empty_state
 from ...lab.arrays import Floats, Integers, Texts, Truths
 from ...lab.frames import InputError, advice_on
 from ...lab.jit import interpreted
-from ...lab.sweeps import sweep
+from ...lab.sweeps import compute_cells
 from ...bill import Tariff, tariff_of
 from ...meter import amounts_in, coarser, with_edges
 from ...online.inflation import failures_frame
@@ -217,16 +217,11 @@ def schedules_of(problem: Problem, asked: Question, names: Sequence[str], folder
     schedules: dict[tuple[str, str], Schedule] = {}
 
     def replay_all(cells: Sequence[tuple[str, str]]) -> None:
-        named = [dict(zip(("policy", "backfill"), cell, strict=True)) for cell in cells if cell not in schedules]
-        if folder is None or not named:
-            frames = {(cell["policy"], cell["backfill"]): run(**cell) for cell in named}
-        else:
-            done = sweep(run, named, folder, workers=min(workers, len(named)), shown="replays",
-                         depends_on=depends_on)
-            frames = {(str(name), str(rule)): part for (name, rule), part in
-                      done.frame.groupby(["policy", "backfill"], sort=False)}
-        for cell, frame in frames.items():
-            schedules[cell] = schedule_in(frame)
+        missing = [cell for cell in cells if cell not in schedules]
+        named = [dict(zip(("policy", "backfill"), cell, strict=True)) for cell in missing]
+        frames = [run(**cell) for cell in named] if folder is None or not named else compute_cells(
+            run, named, folder, workers=min(workers, len(named)), shown="replays", depends_on=depends_on)[0]
+        schedules.update(zip(missing, map(schedule_in, frames), strict=True))
 
     others = [name for name in names if name != RECORDED]
     rules: list[tuple[str, str]] = []

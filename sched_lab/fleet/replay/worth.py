@@ -17,7 +17,7 @@ from ...bill import tariff_of
 from ...cluster import WHOLE_GPU_MILLI
 from ...lab.arrays import Integers, Truths
 from ...lab.jit import interpreted
-from ...lab.sweeps import sweep
+from ...lab.sweeps import compute_cells
 from .compare import (
     RECORDED,
     Comparison,
@@ -153,17 +153,12 @@ class Levers:
     def replay(self, cells: Iterable[tuple[str, str]]) -> None:
         """Replay what has not been replayed yet, by lever and choice."""
         run = partial(replay_lever, self.problem, self.asked, self.policy)
-        named = [{"lever": lever, "choice": choice} for lever, choice in dict.fromkeys(cells)
-                 if (lever, choice) not in self.moved]
-        if self.place is None or not named:
-            frames = {(cell["lever"], cell["choice"]): run(**cell) for cell in named}
-        else:
-            done = sweep(run, named, self.place, workers=min(self.workers, len(named)), shown="levers",
-                         depends_on={**(self.depends_on or {}), "policy": self.policy, "backfill": self.asked.backfill})
-            frames = {(str(lever), str(choice)): part for (lever, choice), part in
-                      done.frame.groupby(["lever", "choice"], sort=False)}
-        for cell, frame in frames.items():
-            self.moved[cell] = schedule_in(frame)
+        missing = [cell for cell in dict.fromkeys(cells) if cell not in self.moved]
+        named = [dict(zip(("lever", "choice"), cell, strict=True)) for cell in missing]
+        frames = [run(**cell) for cell in named] if self.place is None or not named else compute_cells(
+            run, named, self.place, workers=min(self.workers, len(named)), shown="levers",
+            depends_on={**(self.depends_on or {}), "policy": self.policy, "backfill": self.asked.backfill})[0]
+        self.moved.update(zip(missing, map(schedule_in, frames), strict=True))
 
     def waits(self, schedule: Schedule) -> Waits:
         """Waits of a schedule."""
