@@ -248,7 +248,8 @@ def target_workload(tasks: Tasks, kept_share: float = 0.95) -> TaskClasses:
 def gpu_requests(tasks: Tasks) -> Texts:
     """GPU request of each task as Table I of the paper writes it, (tasks,): "0", "(0, 1)", "1"."""
     is_share = (tasks.num_gpus == 1) & (tasks.gpu_milli < WHOLE_GPU_MILLI)
-    return np.where(is_share, "(0, 1)", tasks.num_gpus.astype(str)).astype(object)
+    code, gpus = pd.factorize(tasks.num_gpus)
+    return np.where(is_share, "(0, 1)", gpus.astype(str).astype(object)[code])
 
 # %% ../nbs/11_traces.ipynb #11-034x
 def describe_tasks(tasks: Tasks) -> pd.DataFrame:

@@ -10,6 +10,7 @@ from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from ...cluster import State
 from ...lab.arrays import Floats, Integers, Truths
@@ -328,9 +329,10 @@ def case_of(problem: Problem, policy: str | Policy, seed: int, at_s: float | Non
     place = np.full(size, -1)
     place[order] = np.arange(len(order))
     number = np.where(next_part < 0, 0, 1 + np.arange(size))
-    kinds = np.column_stack([class_of, memory_mib, problem.priority, number])
     request = np.zeros(size, np.int64)
-    request[order] = np.unique(kinds[order], axis=0, return_inverse=True)[1].ravel()
+    for column in (class_of, memory_mib, problem.priority, number):
+        rank, values = pd.factorize(column[order], sort=True)
+        request[order] = pd.factorize(request[order] * len(values) + rank, sort=True)[0]
     duration_s = np.array(problem.duration_s)
     walltime_s = duration_s if problem.walltime_s is None else np.array(problem.walltime_s)
     expects_s = walltime_s if problem.expects_s is None else np.array(problem.expects_s)

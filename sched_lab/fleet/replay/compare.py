@@ -472,8 +472,8 @@ def waits_of(problem: Problem, schedule: Schedule, is_pinned: Truths) -> Waits:
 def groups_of_tasks(problem: Problem) -> dict[str, Texts]:
     """Name of each task's group, by kind of group, (tasks,)."""
     words = {"0": "no GPU", "(0, 1)": "a share of a GPU", "1": "1 GPU"}
-    requests = gpu_requests(problem.tasks)
-    size = np.array([words.get(one, f"{one} GPUs") for one in requests], object)
+    code, requests = pd.factorize(gpu_requests(problem.tasks))
+    size = np.array([words.get(one, f"{one} GPUs") for one in requests], object)[code]
     if problem.job is not None:
         gpus = of_jobs(problem, problem.tasks.num_gpus.astype(float), np.add)
         is_parted = (np.bincount(problem.job) > 1)[problem.job] & (gpus > 0)

@@ -33,7 +33,7 @@ from ...online.model import (
     world_of,
 )
 from ...power import Power
-from ...traces import TaskClasses, Tasks, admits, models_of, target_workload, task_classes
+from ...traces import TaskClasses, Tasks, admits, models_of, most_popular, task_classes
 from ..read.objects import OPERATORS, Rule, meets
 from ..read.tables import (
     BY_DRIVER,
@@ -1174,7 +1174,7 @@ def world_of_problem(problem: Problem, power: PowerSettings) -> tuple[World, Int
     InputError : a GPU or CPU model has no watts
     """
     classes, class_of_task = task_classes(problem.tasks)
-    target = problem.target or target_workload(problem.tasks)
+    target = problem.target or most_popular(classes)
     world = world_of(problem.grouped(), classes, target, power_of_problem(problem, power))
     return world, class_of_task
 
