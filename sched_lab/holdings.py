@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -125,6 +126,9 @@ class Bookings(NamedTuple):
     weight: Integers
 
 
+AT_ONCE = 2**18  # bookings that are sorted together; units apart from each other take less memory
+
+
 class Overfull(NamedTuple):
     """Spells in which units hold more than they have; arrays (spells,)."""
 
@@ -147,15 +151,28 @@ def overfull(bookings: Bookings, capacity: Floats | Integers) -> Overfull:
     -------
     unit, the task with which it became overfull, from and until when, and the largest load
     """
+    if len(bookings.unit) <= AT_ONCE:
+        return spells_of(bookings, capacity)
+    edges = np.linspace(0, len(capacity), 2 + len(bookings.unit) // AT_ONCE).astype(int)
+    found = [spells_of(Bookings(*(column[is_in] for column in bookings)), capacity) for is_in in (
+        (bookings.unit >= first) & (bookings.unit < end) for first, end in pairwise(edges))]
+    columns: list[Any] = [np.concatenate(parts) for parts in zip(*found, strict=True)]
+    return Overfull(*columns)
+
+
+def spells_of(bookings: Bookings, capacity: Floats | Integers) -> Overfull:
+    """As `overfull`, all units at once."""
     lasts = (bookings.end_s > bookings.start_s) & (bookings.weight > 0)
     unit, task, start_s, end_s, weight = (column[lasts] for column in bookings)
     time_s = np.concatenate([start_s, end_s])
     units = np.concatenate([unit, unit])
     change = np.concatenate([weight, -weight])
-    order = np.lexsort((change > 0, time_s, units))
+    order = np.lexsort((change > 0, time_s, units.astype(np.min_scalar_type(len(capacity)))))
     load = np.cumsum(change[order])
-    before = load - change[order]
     limit = np.where(np.isnan(capacity), np.inf, capacity)[units[order]]
+    if not (load > limit).any():
+        return Overfull(load[:0], load[:0], np.zeros(0), np.zeros(0), load[:0])
+    before = load - change[order]
     rise = np.flatnonzero((load > limit) & (before <= limit))
     fall = np.flatnonzero((load <= limit) & (before > limit))
     spells = np.stack([rise, fall], axis=1).ravel()

@@ -124,11 +124,12 @@ def capacity_violations(problem: Problem, schedule: Schedule) -> Iterator[tuple[
     tasks = np.flatnonzero(schedule.node >= 0)
     node = schedule.node[tasks]
     most_gpus = int(cluster.num_gpus.max(initial=0))
-    taken, gpu = np.nonzero(schedule.gpu_mask[tasks][:, None] >> np.arange(most_gpus) & 1)
+    of_gpu = [np.flatnonzero(schedule.gpu_mask[tasks] >> gpu & 1) for gpu in range(most_gpus)]
     for condition, amount, room in (
             ("Cond. 1 (CPU)", problem.tasks.cpu_milli, cluster.cpu_milli),
             ("Cond. 2 (memory)", problem.tasks.memory_mib, cluster.memory_mib)):
         yield from excesses(problem, schedule, condition, tasks, node, amount[tasks], room)
+    taken, gpu = np.concatenate([tasks[:0], *of_gpu]), np.repeat(np.arange(most_gpus), list(map(len, of_gpu)))
     yield from excesses(problem, schedule, "Cond. 3 (GPU)", tasks[taken],
                         node[taken] * most_gpus + gpu, problem.tasks.gpu_milli[tasks[taken]],
                         np.full(len(cluster) * most_gpus, WHOLE_GPU_MILLI), size=most_gpus)
