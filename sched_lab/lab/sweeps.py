@@ -437,6 +437,11 @@ class Sweep:
     computed: int
     damaged: tuple[str, ...] = ()
 
+    def __str__(self) -> str:
+        again = f", {len(self.damaged)} of them again because the file was damaged"
+        return (f"{self.kept + self.computed} cells: {self.kept} kept, {self.computed} computed"
+                f"{again if self.damaged else ''}")
+
 
 def about_sweep(function: Function, depends_on: Mapping[str, Any] | None) -> dict[str, Any]:
     """What all cells of a sweep depend on, besides their parameters."""
