@@ -8,29 +8,10 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from sched_lab.hadar.fork import divide_steps
+from sched_lab.hadar.fork import Weights, consolidate, divide_steps
 from sched_lab.lab.arrays import Floats, Integers
 
-__all__ = ["consolidate", "training_curve"]
-
-
-Weights = tuple[Floats, ...]
-
-
-def consolidate(weights: Sequence[Weights], steps: Sequence[int] | Integers, *,
-                equal: bool = False) -> Weights:
-    """Average the weights of copies by the steps that each has done; who did none does not count.
-
-    Parameters
-    ----------
-    weights, steps : of each copy; some copy has done a step
-    equal : average all that did a step equally
-    """
-    done = np.asarray(steps, float)
-    share = (done > 0) / (done > 0).sum() if equal else done / done.sum()
-    layers = zip(*(copy for copy, part in zip(weights, share, strict=True) if part > 0),
-                 strict=True)
-    return tuple(np.tensordot(share[share > 0], np.stack(layer), 1) for layer in layers)
+__all__ = ["training_curve"]
 
 
 class Task(NamedTuple):

@@ -5,8 +5,9 @@
 # %% ../../nbs/42_fork.ipynb #42-006
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal, get_args
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -16,7 +17,15 @@ from .model import Jobs
 from .primal_dual import Utility, density, speeds_of
 
 # %% auto #0
-__all__ = []
+__all__ = ['JobTracker', 'estimated_rate']
+
+# %% ../../nbs/42_fork.ipynb #42-008
+def copy_ids(parent: int, num_copies: int, max_job_count: int) -> list[int]:
+    """Numbers of the copies of a job: max_job_count * i + parent for i = 1, 2, ..."""
+    if not 0 <= parent < max_job_count:
+        raise InputError(f"job {parent} of at most {max_job_count}",
+                         mend="number the jobs from 0, or allow for more")
+    return [max_job_count * i + parent for i in range(1, num_copies + 1)]
 
 # %% ../../nbs/42_fork.ipynb #42-012
 def divide_steps(remaining: int, rates: Sequence[float] | Floats) -> Integers:
@@ -39,6 +48,171 @@ def divide_steps(remaining: int, rates: Sequence[float] | Floats) -> Integers:
     largest = np.argsort(steps - np.where(rate > 0, quota, -np.inf), kind="stable")
     steps[largest[:remaining - steps.sum()]] += 1
     return steps
+
+# %% ../../nbs/42_fork.ipynb #42-018
+Weights = tuple[Floats, ...]
+
+
+def consolidate(weights: Sequence[Weights], steps: Sequence[int] | Integers, *,
+                equal: bool = False) -> Weights:
+    """Average the weights of copies by the steps that each has done; who did none does not count.
+
+    Parameters
+    ----------
+    weights, steps : of each copy
+    equal : average all that did a step equally
+
+    Raises
+    ------
+    InputError : if no copy has done a step
+    """
+    done = np.asarray(steps, float)
+    if len(weights) != len(done) or (done < 0).any() or not (done > 0).any():
+        raise InputError(f"{len(weights)} copies did {done.tolist()} steps",
+                         mend="some copy must have done some")
+    share = (done > 0) / (done > 0).sum() if equal else done / done.sum()
+    layers = zip(*(copy for copy, part in zip(weights, share, strict=True) if part > 0),
+                 strict=True)
+    return tuple(np.tensordot(share[share > 0], np.stack(layer), 1) for layer in layers)
+
+# %% ../../nbs/42_fork.ipynb #42-022p
+@dataclass
+class JobTracker:
+    """Keeps the progress of all jobs whose copies run here and there.
+
+    Parameters
+    ----------
+    max_job_count : jobs that may exist at the same time
+    remaining : parent -> steps left
+    weights : parent -> model after the last consolidation, if there is a model
+    """
+
+    max_job_count: int
+    remaining: dict[int, int] = field(default_factory=dict)
+    weights: dict[int, Weights] = field(default_factory=dict)
+
+    def register(self, parent: int, steps: int, num_copies: int,
+                 weights: Weights | None = None) -> list[int]:
+        """Fork a job; return the numbers of its copies.
+
+        Parameters
+        ----------
+        parent, steps : number of the job, and what is to be done in all
+        num_copies : as many as there are nodes
+        weights : of the model, if there is one
+        """
+        if parent in self.remaining:
+            raise InputError(f"job {parent} is registered already",
+                             mend="give each job a number of its own")
+        ids = copy_ids(parent, num_copies, self.max_job_count)
+        self.remaining[parent] = steps
+        if weights is not None:
+            self.weights[parent] = weights
+        return ids
+
+    def report(self, done: Mapping[int, int], weights: Mapping[int, Weights] | None = None, *,
+               equal: bool = False) -> list[int]:
+        """Add up steps and average models at the end of a round; return the jobs that are done.
+
+        Parameters
+        ----------
+        done, weights : copy -> its steps in the round, and its model after them
+        equal : as for `consolidate`
+        """
+        copies: dict[int, list[int]] = {}
+        for copy in done:
+            copies.setdefault(copy % self.max_job_count, []).append(copy)
+        if not copies.keys() <= self.remaining.keys() or min(done.values(), default=0) < 0:
+            raise InputError(f"a report of {dict(done)} steps",
+                             mend="register jobs first, and report 0 steps or more")
+        for parent, mine in copies.items():
+            steps = [done[copy] for copy in mine]
+            self.remaining[parent] -= min(sum(steps), self.remaining[parent])
+            if weights and any(steps):
+                models = [weights[copy] for copy in mine]
+                self.weights[parent] = consolidate(models, steps, equal=equal)
+        return sorted(parent for parent in copies if self.remaining[parent] == 0)
+
+# %% ../../nbs/42_fork.ipynb #42-025
+class Gpu(NamedTuple):
+    """What a data sheet says (one die).
+
+    Parameters
+    ----------
+    fp32_tflops, tensor_tflops : single precision, and dense half precision (on tensor cores if
+        there are any)
+    memory_gb : capacity
+    pcie : generation
+    """
+
+    fp32_tflops: float
+    tensor_tflops: float
+    memory_gb: float
+    pcie: int
+
+# %% ../../nbs/42_fork.ipynb #42-025p
+GPUS = {
+    "V100": Gpu(15.7, 125.0, 16, 3),
+    "P100": Gpu(9.3, 18.7, 16, 3),
+    "K80": Gpu(4.37, 4.37, 12, 3),
+    "T4": Gpu(8.1, 65.0, 16, 3),
+    "TitanRTX": Gpu(16.3, 130.5, 24, 3),
+    "T400": Gpu(1.09, 2.18, 4, 3),
+    "RTX3090": Gpu(35.6, 142.0, 24, 4),
+    "A2000": Gpu(8.0, 31.9, 6, 4),
+}
+
+# performance-memory index: which TFLOPS, their power, and the power of the memory
+PMI = {
+    "fp32/sqrt(V)": (False, 1.0, -0.5),
+    "tensor/sqrt(V)": (True, 1.0, -0.5),
+    "sqrt(fp32/V)": (False, 0.5, -0.5),
+    "sqrt(tensor/V)": (True, 0.5, -0.5),
+    "fp32*sqrt(V)": (False, 1.0, 0.5),
+    "sqrt(tensor)/V": (True, 0.5, -1.0),
+    "sqrt(tensor)*sqrt(V)": (True, 0.5, 0.5),
+}
+
+# %% ../../nbs/42_fork.ipynb #42-026
+def pmi(gpu: Gpu, formula: str = "fp32/sqrt(V)") -> float:
+    """Performance-memory index.
+
+    Parameters
+    ----------
+    formula : a key of `PMI`; the default is the grammatical reading of the paper's sentence
+
+    Raises
+    ------
+    InputError : if there is no such index
+    """
+    check_one_of(formula, PMI, "index")
+    tensor, power, memory_power = PMI[formula]
+    tflops = gpu.tensor_tflops if tensor else gpu.fp32_tflops
+    return float(tflops ** power * gpu.memory_gb ** memory_power)
+
+# %% ../../nbs/42_fork.ipynb #42-026p
+def estimated_rate(gpu: Gpu, *, batch: float, model_weight: float, dataset_size: float,
+                   formula: str = "fp32/sqrt(V)", pcie4_scaling: float = 2.0) -> float:
+    """Throughput before any measurement, in units of its own.
+
+    Parameters
+    ----------
+    gpu : its data sheet
+    batch : examples of a step
+    model_weight, dataset_size : 1 to 4 for S, M, L, XL
+    formula : of the performance-memory index, a key of `PMI`
+    pcie4_scaling : factor of PCIe 4.0 over 3.0
+
+    Raises
+    ------
+    InputError : if there is no such index
+
+    References
+    ----------
+    Eq. 10 of the HadarE paper
+    """
+    scaling = pcie4_scaling if gpu.pcie >= 4 else 1.0
+    return pmi(gpu, formula) * batch * scaling / (model_weight * dataset_size)
 
 # %% ../../nbs/42_fork.ipynb #42-034
 def refine(estimate: Floats, steps: Floats, seconds: Floats) -> Floats:

@@ -6,7 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sched_lab.hadar.fork import assign_nodes, divide_steps, nodes_needed, refine, serving_order
+from sched_lab.hadar.fork import (
+    GPUS,
+    JobTracker,
+    assign_nodes,
+    consolidate,
+    copy_ids,
+    divide_steps,
+    nodes_needed,
+    pmi,
+    refine,
+    serving_order,
+)
 from sched_lab.lab.frames import InputError
 from tests.hadar.cases import workload_of
 
@@ -19,6 +30,36 @@ def test_shares_are_whole_complete_and_less_than_a_step_from_their_quota(remaini
     assert share.sum() == remaining and (share >= 0).all()
     assert all(abs(int(steps) - exact) <= 1 for steps, exact in zip(share, quota, strict=True))
     assert not share[np.array(rates) == 0].any()
+
+
+# --- one model again -------------------------------------------------------------------------------------------------
+
+def test_the_tracker_adds_steps_of_all_copies_of_a_job_and_of_no_other():
+    tracker = JobTracker(max_job_count=10)
+    mine = tracker.register(3, 100, 2)
+    other = tracker.register(4, 50, 2)
+    assert mine == [13, 23] and other == [14, 24]
+    assert tracker.report({13: 60, 23: 30, 24: 49}) == []
+    assert tracker.remaining == {3: 10, 4: 1}
+    assert tracker.report({13: 7, 23: 8, 14: 1}) == [3, 4]  # 15 done of 10: nothing below zero is left
+    assert tracker.remaining == {3: 0, 4: 0}
+
+
+def test_the_tracker_keeps_a_model_that_nobody_has_trained_further():
+    tracker = JobTracker(max_job_count=1)
+    copies = tracker.register(0, 10, 2, (np.array([4.0]),))
+    tracker.report(dict.fromkeys(copies, 0), dict.fromkeys(copies, (np.array([9.0]),)))
+    assert tracker.weights[0][0] == 4
+
+
+@pytest.mark.parametrize(("equal", "weight"), [(False, 2), (True, 3)])
+def test_the_tracker_averages_as_it_is_told(equal, weight):
+    tracker = JobTracker(max_job_count=1)
+    copies = tracker.register(0, 1000, 2, (np.array([0.0]),))
+    done = (300, 100)  # (300 * 1 + 100 * 5) / 400, or (1 + 5) / 2
+    trained = ((np.array([1.0]),), (np.array([5.0]),))
+    tracker.report(dict(zip(copies, done, strict=True)), dict(zip(copies, trained, strict=True)), equal=equal)
+    assert tracker.weights[0][0] == pytest.approx(weight)
 
 
 # --- estimates -------------------------------------------------------------------------------------------------------
@@ -77,12 +118,28 @@ def test_needed_nodes_suffice_and_one_fewer_would_not(remaining, speeds):
 # --- what is refused -------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize(("wrong", "says"), [
+    (lambda: copy_ids(100, 1, 100), "job 100 of at most 100"),
+    (lambda: copy_ids(-1, 1, 100), "job -1 of at most 100"),
     (lambda: divide_steps(-1, [1.0]), "-1 steps"),
     (lambda: divide_steps(5, [0.0, 0.0]), "one rate above 0"),
     (lambda: divide_steps(5, [2.0, -1.0]), "for rates"),
+    (lambda: consolidate([(np.ones(1),)], [0]), "some copy must have done some"),
+    (lambda: consolidate([(np.ones(1),)], [1, 1]), "1 copies did"),
+    (lambda: pmi(GPUS["T4"], "tflops"), "there is no index"),
     (lambda: serving_order(workload_of([5], [[1]]).jobs, np.arange(1), np.ones(1), 0.0, "shortest"),
      "there is no order"),
 ])
 def test_bad_input_is_refused_with_a_reason(wrong, says):
     with pytest.raises(InputError, match=says):
         wrong()
+
+
+@pytest.mark.parametrize("done", [{14: 1}, {13: 5, 23: -1}])
+def test_a_second_job_of_a_number_a_stranger_and_less_than_nothing_are_refused(done):
+    tracker = JobTracker(max_job_count=10)
+    tracker.register(3, 100, 2)
+    with pytest.raises(InputError, match="registered already"):
+        tracker.register(3, 100, 2)
+    with pytest.raises(InputError, match="a report of"):
+        tracker.report(done)
+    assert tracker.remaining == {3: 100}

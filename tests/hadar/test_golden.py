@@ -14,7 +14,7 @@ from sched_lab.hadar.baselines import (
     shortest_shares,
 )
 from sched_lab.hadar.fluid import makespan_bound_s, shortest_fluid
-from sched_lab.hadar.fork import divide_steps
+from sched_lab.hadar.fork import GPUS, PMI, copy_ids, divide_steps, estimated_rate, pmi
 from sched_lab.hadar.model import (
     SECONDS_PER_HOUR,
     Allocation,
@@ -29,7 +29,6 @@ from sched_lab.hadar.workload import draw_workload
 from sched_lab.traces import find_data, find_reference
 from studies.gavel import RoundShares, read_gavel_throughputs
 from studies.hadar_theorems import SlottedWorkload, check_theorem, discrete_alpha, refused_job
-from studies.testbed import GPUS, PMI, estimated_rate, pmi
 from tests.hadar.cases import TOY, TYPES, golden_workload, jobs_of, named, nodes_of, workload_of
 
 NAMES = ("golden", "lp_bounds", "theorem2_golden", "theorem2_counter")
@@ -205,7 +204,9 @@ def test_the_recorded_alpha():
 
 # --- HadarE ----------------------------------------------------------------------------------------------------------
 
-def test_shares_and_estimates_are_those_of_the_reference():
+def test_copies_and_estimates_are_those_of_the_reference():
+    case = TOY["job_ids"]
+    assert copy_ids(case["parent"], case["n"], case["max_job_count"]) == case["ids"]
     for case in TOY["step_division"]:
         assert divide_steps(case["remaining"], case["throughputs"]).tolist() == case["steps"]
     for name, case in TOY["pmi"].items():
