@@ -165,12 +165,13 @@ DAMAGED = {
     "name twice": lambda c: edit(c, "\ny,", "\nx,"), "no name": lambda c: edit(c, "\ny,", "\n,"),
     "cut row": lambda c: edit(c, "y,160,,,2", "y,160"), "infinite": lambda c: edit(c, "160", "inf"),
     "beyond numbers": lambda c: edit(c, "160", "1e300"),
+    "truths": lambda c: edit(c, "x,100", "x,true") or edit(c, "y,160", "y,false"),
     "binary": lambda c: (c / "tasks.csv").write_bytes(b"\x00\xff" * 9),
     "empty": lambda c: (c / "tasks.csv").write_text(""),
     "about": lambda c: (c / "about.json").write_text("{"), "ledger": lambda c: (c / "ledger.csv").write_text("file\n")}
 
 
-ROWS = {"text as number", "fraction", "name twice", "no name", "cut row", "infinite", "beyond numbers"}
+ROWS = {"text as number", "fraction", "name twice", "no name", "cut row", "infinite", "beyond numbers", "truths"}
 
 
 def edit(folder, old, new):

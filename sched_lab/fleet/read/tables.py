@@ -381,6 +381,9 @@ def header_of(source: Source) -> list[str]:
     return head_of(source)[1]
 
 
+TRUTHS = [form(word) for word in ("true", "false") for form in (str.lower, str.title, str.upper)]    # 1 and 0 to pandas
+
+
 def cells_of(text: str, separator: str, error: partial[InputError], kinds: Mapping[int, str]) -> pd.DataFrame:
     """Cells under the header, (n_rows, n_columns); rows of another length are refused.
 
@@ -393,7 +396,8 @@ def cells_of(text: str, separator: str, error: partial[InputError], kinds: Mappi
                                        keep_default_na=False, skip_blank_lines=True)
     data = text.encode()
     frame: pd.DataFrame | None = None
-    if numbers := {place: [""] for place, kind in kinds.items() if kind != "object"}:
+    numbers = {place: [""] for place, kind in kinds.items() if kind != "object"}
+    if numbers and not any(word in text for word in TRUTHS):
         with suppress(ValueError, OverflowError):
             frame = read(io.BytesIO(data), dtype=kinds, na_values=numbers)  # in pieces: a third of the memory
     try:
