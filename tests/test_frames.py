@@ -159,6 +159,20 @@ def test_round_trip_is_exact(tmp_path: Path, name: str) -> None:
     assert len(tree(tmp_path)) == 2
 
 
+@pytest.mark.parametrize("rows", [3, 4, 7])
+def test_a_table_that_is_written_in_pieces_has_the_bytes_of_pandas(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    frame = pd.DataFrame({
+        "text": ["1", "NA", "", "a,b", 'q"', "two\nlines", "cr\r", " x ", "'", "\u00e9"],
+        "plain": list("abcdefghij"), "gaps": [None, "b", math.nan, "", "e", *"fghij"],
+        "value": [0.1, -0.0, math.nan, math.inf, 1e-300, 1e16, 123456789.125, 5e-324, 1e22, -1.0],
+        "count": np.arange(10), "whole": pd.array([1, None, 3, *range(7)], "Int64"), "ok": [True, False] * 5,
+        "half": np.arange(10, dtype=np.float32) / 3, "kind": pd.Categorical(["a", "b,"] * 5),
+        "mixed": [1, "1", None, 2.5, True, *"fghij"]})
+    whole = {name: frame[[name, "plain"]].to_csv(index=False, lineterminator="\n").encode() for name in frame}
+    monkeypatch.setattr(frames, "CSV_ROWS", rows)
+    assert {name: frames.csv_of(frame[[name, "plain"]]) for name in frame} == whole
+
+
 def test_bytes_are_reproducible(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = write_frame(FRAME, tmp_path / "a.csv.gz", {}).read_bytes()
     now_s = time.time()

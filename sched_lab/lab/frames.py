@@ -729,7 +729,7 @@ def csv_of(frame: pd.DataFrame) -> bytes:
 
 
 def _lines_of(part: pd.DataFrame) -> bytes:
-    """Rows as lines of CSV, the same as by pandas, which takes twice the time and ten times the memory."""
+    """Rows as lines of CSV, the same as by pandas, which holds 128 bytes for every float of a table at once."""
     columns = []
     for _, column in part.items():
         cells = column.to_numpy(object, na_value="").tolist()

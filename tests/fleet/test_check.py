@@ -1,6 +1,7 @@
 """What cannot be true in a cluster is found, with row and mend; what can be true is left alone."""
 import json
 import time
+from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
@@ -8,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sched_lab import holdings
 from sched_lab.fleet.read.check import FINDING_COLUMNS, check_cluster, zone_shift
 from sched_lab.fleet.read.tables import NODE_COLUMNS, TASK_COLUMNS, ClusterTables, Ledger, with_columns, write_cluster
 from sched_lab.fleet.replay.problem import problem_of
@@ -173,14 +175,16 @@ def test_many_wrong_rows_are_counted_and_few_are_shown():
 BOOKING = st.tuples(st.integers(0, 3), st.integers(0, 12), st.integers(0, 6), st.sampled_from([0, 250, 500, 501, 1000]))
 
 
+@pytest.mark.parametrize("at_once", [holdings.AT_ONCE, 3])  # all units together, or in pieces
 @settings(max_examples=100, deadline=None)
-@given(st.lists(BOOKING, max_size=25))
-def test_spells_equal_a_count_at_every_second(rows):
+@given(rows=st.lists(BOOKING, max_size=25))
+def test_spells_equal_a_count_at_every_second(rows, at_once):
     """Loads of each second, and of each half second, say the same as the sweep."""
     unit, start, lasting, weight = np.array(rows, np.int64).reshape(-1, 4).T
     end = (start + lasting).astype(float)
     end[lasting == 6] = np.inf
-    found = overfull(Bookings(unit, np.arange(len(rows)), start.astype(float), end, weight), np.full(4, 1000.0))
+    with patch.object(holdings, "AT_ONCE", at_once):
+        found = overfull(Bookings(unit, np.arange(len(rows)), start.astype(float), end, weight), np.full(4, 1000.0))
     for one in range(4):
         for second in np.arange(0, 30, 0.5):
             load = weight[(unit == one) & (start <= second) & (second < end)].sum()
