@@ -342,6 +342,13 @@ def test_urgent_tasks_go_first():
         assert urgent.start_s.tolist() == [0, 0, 20, 10]
 
 
+def test_an_urgent_task_is_tried_though_the_first_of_the_queue_waits():
+    """t1 waits for the G2 node; t2, which goes before it, wants the T4 node, which is idle."""
+    problem = of_four_gpus([(0, 10, 4), (1, 10, 2), (2, 5, 1)], ["G2", "G2", "T4"], priority=np.array([0, 0, 1]))
+    for backfill in COMPARED:
+        assert replay(problem, backfill=backfill).start_s.tolist() == [0, 10, 2]
+
+
 def changed(schedule: Schedule, task: int, **values) -> Schedule:
     copy = Schedule(*(column.copy() for column in schedule[:4]))
     for name, value in values.items():
@@ -437,6 +444,13 @@ def test_the_parts_of_a_job_start_together(backfill):
     schedule = replay(problem, backfill=backfill)
     assert schedule.start_s[[1, 2]].tolist() == [10, 10]
     assert schedule.start_s[3] == (10 if backfill == "none" else 2)
+
+
+@pytest.mark.parametrize("backfill", COMPARED)
+def test_a_job_is_tried_when_the_node_of_any_of_its_parts_is_left(backfill):
+    """The G2 node has room for one part all the time; only the other one waits for the T4 node."""
+    problem = of_four_gpus([(0, 10, 4), (1, 5, 1), (1, 5, 1)], ["T4", "G2", "T4"], job=np.array([0, 1, 1]))
+    assert replay(problem, backfill=backfill).start_s.tolist() == [0, 10, 10]
 
 
 @pytest.mark.parametrize("backfill", COMPARED)
