@@ -40,7 +40,7 @@ from ...online.policies import policy_of
 from ...traces import Tasks
 from ..read.objects import Rule, meets
 from ..read.tables import OUTAGES
-from ..replay.case import by_turn, copied, first_gpus, take
+from ..replay.case import by_turn, copied, first_place, in_use, take
 from ..replay.problem import (
     MANY,
     Constraint,
@@ -187,15 +187,10 @@ class Part(NamedTuple):
 
 def weighted_scores(moment: Moment, policy: Policy, nodes: Integers) -> list[Part]:
     """Every score that has a weight at this moment, on the feasible nodes."""
-    state = moment.world.state
-    in_use = [int((before - now).sum()) for before, now in (
-        (moment.empty.gpu_left_milli, state.gpu_left_milli),
-        (moment.empty.cpu_left_milli, state.cpu_left_milli),
-        (moment.empty.memory_left_mib, state.memory_left_mib))]
     weighing = weighing_of(policy, moment.world._replace(state=moment.empty))
     if policy.dials:
         put_prices(moment.world)
-    weights = weighing.weights[stage_now(weighing, 0, np.array(in_use))]
+    weights = weighing.weights[stage_now(weighing, 0, in_use(moment.empty, moment.world.state))]
     world, _ = with_memory(moment.world, np.array([moment.task]), np.array([moment.memory_mib]))
     score = np.zeros(len(moment.world.gpu_model), np.int32)
     gpu_mask = np.zeros(len(score), np.int64)
@@ -336,11 +331,8 @@ def winner_past(ballot: Ballot, end: End, is_above: bool) -> int:
     share, is_in = end
     zero, one = (part.points for part in ballot.parts)
     sums = (share.denominator - share.numerator) * zero + share.numerator * one
-    best = np.flatnonzero(sums == sums.max())
-    if is_in:  # past it, the steepest of those that are equal there
-        gain = (one - zero)[best] * (1 if is_above else -1)
-        best = best[gain == gain.max()]
-    return int(best[np.argmin(ballot.nodes[best])])
+    gain = (one - zero) * (is_in * (1 if is_above else -1))  # past it, the steepest of those that are equal there
+    return int(np.lexsort((ballot.nodes, -gain, -sums))[0])
 
 
 def range_of(ballot: Ballot, place: int, names: Sequence[str]) -> dict[str, Any] | None:
@@ -383,11 +375,10 @@ def freed(moment: Moment, lacks: dict[str, Integers], node: int) -> tuple[Moment
     -------
     the other moment, and the milli-GPU that were freed on each GPU
     """
-    world = moment.world
-    state = State(*(amount.copy() for amount in world.state))
-    state.cpu_left_milli[node] += lacks["cpu_milli"][node]
-    state.memory_left_mib[node] += lacks["memory_mib"][node]
-    left_milli = state.gpu_left_milli[node]
+    world = copied(moment.world)
+    world.state.cpu_left_milli[node] += lacks["cpu_milli"][node]
+    world.state.memory_left_mib[node] += lacks["memory_mib"][node]
+    left_milli = world.state.gpu_left_milli[node]
     is_closed = moment.empty.gpu_left_milli[node] == 0
     asked_milli = int(world.demand.gpu_milli[moment.task])
     emptiest = sorted(range(int(world.power.num_gpus[node])), key=lambda gpu: (is_closed[gpu], -left_milli[gpu]))
@@ -396,10 +387,8 @@ def freed(moment: Moment, lacks: dict[str, Integers], node: int) -> tuple[Moment
                if left_milli[gpu] < asked_milli}
     for gpu, milli in missing.items():
         left_milli[gpu] += milli
-    num = world.limits.num.copy()
-    num[node] = 0
-    return moment._replace(world=world._replace(
-        state=state, limits=world.limits._replace(num=num))), missing
+    world.limits.num[node] = 0
+    return moment._replace(world=world), missing
 
 
 def nearest_of(moment: Moment, policy: Policy, ballot: Ballot,
@@ -705,8 +694,8 @@ def job_lines(about: dict[str, Any]) -> list[str]:
              f"it starts with its job: {job['fit']} of {job['to_come']} parts fit{how}"]
     lines += [f"  {place['task']}: {'runs on' if place['runs'] else 'to'} {place_words(place)}"
               for place in job["places"][:MOST_SHOWN]]
-    if more := len(job["places"]) - MOST_SHOWN:
-        lines += [f"  and {more:,} more"] * (more > 0)
+    if (more := len(job["places"]) - MOST_SHOWN) > 0:
+        lines.append(f"  and {more:,} more")
     return [*lines, f"  {job['lost']['task']}: {job['lost']['why']}"] if job["lost"] else lines
 
 
@@ -928,19 +917,15 @@ def places_together(moments: Iterable[Moment], policy: Policy | None = None) -> 
     lost = None
     for moment in moments:
         if policy is None:
-            nodes = np.flatnonzero(~is_refused(lacks_of(moment)))[:1]
-            mask = first_gpus(moment.world, moment.task, nodes[0], moment.world.state.gpu_left_milli[nodes[0]]
-                              ) if len(nodes) else 0
+            node, mask = first_place(moment.world, asks_of(moment), 0)
         else:
             ballot = vote(moment, policy)
-            nodes, mask = ballot.nodes, ballot.gpu_mask
-        if not len(nodes):
-            lost = moment
+            node, mask = next(iter(ballot.nodes.tolist()), -1), ballot.gpu_mask
+        if node < 0:
+            lost = moment._replace(world=copied(moment.world))  # as the parts before it left it
             break
-        found.append((moment, int(nodes[0]), int(mask)))
+        found.append((moment, node, mask))
         hold(*found[-1], 1)
-    if lost is not None:
-        lost = lost._replace(world=copied(lost.world))  # as the parts before it left it
     for one in found:
         hold(*one, -1)
     return [(node, mask) for _, node, mask in found], lost
@@ -948,8 +933,12 @@ def places_together(moments: Iterable[Moment], policy: Policy | None = None) -> 
 
 def hold(moment: Moment, node: int, gpu_mask: int, sign: int) -> None:
     """Take what a task asks for from a node and its GPUs (sign 1), or give it back (-1)."""
-    asks = ArrivingTasks(np.array([moment.task]), np.array([moment.memory_mib]), np.zeros(1, np.int64))
-    take(moment.world, asks, 0, node, gpu_mask, sign)
+    take(moment.world, asks_of(moment), 0, node, gpu_mask, sign)
+
+
+def asks_of(moment: Moment) -> ArrivingTasks:
+    """The task as the engine takes tasks: the only one."""
+    return ArrivingTasks(np.array([moment.task]), np.array([moment.memory_mib]), np.zeros(1, np.int64))
 
 
 def alone_in_the_way(moment: Moment) -> str:

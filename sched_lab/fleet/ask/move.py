@@ -18,6 +18,7 @@ from ...lab.arrays import Floats, Integers, Texts, Truths
 from ...lab.frames import InputError, check_one_of
 from ...lab.jit import njit
 from ...lab.reports import Report
+from ...online.inflation import ArrivingTasks
 from ...online.model import (
     LASTING,
     Placements,
@@ -34,6 +35,7 @@ from ...online.model import (
 from ...power import Power, cpu_power_milliwatt, gpu_power_milliwatt
 from ..read.kubernetes import CORDON
 from ..read.tables import OUTAGES
+from ..replay.case import take
 from ..replay.problem import Problem, Schedule, counted_world, is_part, place_running, running_at, with_tasks
 from ..replay.rules import limit_violations
 from .explain import blind_to_watts
@@ -113,9 +115,9 @@ class Layout:
 
     Attributes
     ----------
-    world, power, state, limits : the cluster with the tasks in it, and parts of it
+    world, power, state : the cluster with the tasks in it, and parts of it
     running, tasks, node, gpu_mask : the problem of the running tasks, they, and where they are
-    kind, limit : (tasks,) class of each task in the world, and the limit of that
+    kind, arriving : (tasks,) class of each task in the world; the same as the engine takes them
     hosts, asks : (kinds, nodes) which nodes admit a kind of task; (tasks,) the kind of each
     stays : (tasks,) why each stays where it is; empty if it may go to another node
     is_movable : (tasks,) whether it may
@@ -134,14 +136,14 @@ class Layout:
                              mend="choose another moment, --at SECONDS")
         self.world, class_of = counted_world(problem, power)
         place_running(self.world, problem, class_of, schedule, is_running)
-        self.power, self.state, self.limits = self.world.power, self.world.state, self.world.limits
+        self.power, self.state = self.world.power, self.world.state
         self.kind = class_of[rows]
         self.cluster = problem.grouped()
         self.running = with_tasks(problem, rows)
         self.tasks = self.running.tasks
         self.node = schedule.node[rows]
         self.gpu_mask = schedule.gpu_mask[rows]
-        self.limit = self.world.demand.limit[self.kind]
+        self.arriving = ArrivingTasks(self.kind, self.tasks.memory_mib, np.zeros(len(rows), np.int64))
         self.is_watts = is_watts
         kinds, self.asks = np.unique(self.kind, return_inverse=True)
         has_gpus = self.cluster.num_gpus > 0
@@ -175,15 +177,8 @@ def worth_of(layout: Layout, node: int, is_watts: bool) -> int:
 
 def shift(layout: Layout, task: int, node: int, mask: int, sign: int) -> int:
     """Give back what a task holds on a node (1), or take it (-1); how much the worth grows."""
-    state = layout.state
     before = worth_of(layout, node, layout.is_watts)
-    state.cpu_left_milli[node] += sign * layout.tasks.cpu_milli[task]
-    state.memory_left_mib[node] += sign * layout.tasks.memory_mib[task]
-    state.gpu_left_milli[node, gpu_indices(mask)] += sign * layout.tasks.gpu_milli[task]
-    if layout.limit[task] >= 0:
-        layout.limits.num[node, layout.limit[task]] -= sign
-    if (kind := layout.world.demand.kind[layout.kind[task]]) >= 0:
-        layout.world.residents[node, kind] -= sign
+    take(layout.world, layout.arriving, task, node, mask, -sign)
     return worth_of(layout, node, layout.is_watts) - before
 
 
