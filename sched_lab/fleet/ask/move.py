@@ -250,8 +250,8 @@ def bundles_of(layout: Layout, credit: Floats) -> list[list[int]]:
     return sorted((bundle for bundle in bundles if credit[bundle].any()), key=promise)
 
 
-def moved(layout: Layout, bundle: Sequence[int]) -> tuple[list[Step], int]:
-    """Move a bundle task by task to the best places; moves and gain, none if one fits nowhere."""
+def tried(layout: Layout, bundle: Sequence[int]) -> tuple[list[Step], int]:
+    """Moves of a bundle task by task to the best places, and their gain; none if one fits nowhere. All is as before."""
     steps: list[Step] = []
     gain = 0
     for task in bundle:
@@ -259,12 +259,12 @@ def moved(layout: Layout, bundle: Sequence[int]) -> tuple[list[Step], int]:
         node, mask = best_place(layout.world, layout.is_watts, int(layout.kind[task]),
                                 int(layout.tasks.memory_mib[task]), own)
         if node < 0:
-            undo(layout, steps)
-            return [], 0
+            break
         step = Step(task, own, int(layout.gpu_mask[task]), node, mask)
         gain += carry(layout, step)
         steps.append(step)
-    return steps, gain
+    undo(layout, steps)
+    return (steps, gain) if len(steps) == len(bundle) else ([], 0)
 
 
 def undo(layout: Layout, steps: Sequence[Step]) -> int:
@@ -285,8 +285,7 @@ def greedy_steps(layout: Layout, moves: int) -> list[Step]:
                 break
             if len(bundle) > moves - len(plan) or not gone.isdisjoint(bundle):
                 continue
-            steps, gain = moved(layout, bundle)
-            undo(layout, steps)
+            steps, gain = tried(layout, bundle)
             if steps and gain / len(steps) > rate:
                 best = steps
                 rate = gain / len(steps)
