@@ -162,13 +162,10 @@ def cheapest(cuts: Cuts, left: Amounts, idle: frozenset[int], profile: str,
              weights: Weights = ()) -> tuple[Fraction, int] | None:
     """Least loss of a placement of a profile, and which one; None if none is possible."""
     before = worth(cuts, left, weights)
-    found = [(before - worth(cuts, less(left, one.needs), weights), number not in idle, number)
-             for number, one in enumerate(cuts.placements)
-             if one.profile == profile and has_room(one.needs, left)]
-    if not found:
-        return None
-    loss, _, number = min(found)
-    return loss, number
+    best = min(((before - worth(cuts, less(left, one.needs), weights), number not in idle, number)
+                for number, one in enumerate(cuts.placements)
+                if one.profile == profile and has_room(one.needs, left)), default=None)
+    return best and (best[0], best[2])
 
 
 @dataclass(frozen=True)
@@ -658,15 +655,10 @@ class Queue:
             holds = [(pod in self.ended, sum(held), pod, held)
                      for pod, held in self.holds[k].items()]
             for number, one in enumerate(cuts.placements):
-                if one.profile == profile:
-                    ending = ends_for(one.needs, left, holds)
-                    if ending is not None:
-                        options.append((len(set(ending) - self.ended), self.length[k], k, number,
-                                        ending))
-        if not options:
-            return None
-        _, _, k, number, ending = min(options)
-        return Found(k, number), ending
+                if one.profile == profile and (ending := ends_for(one.needs, left, holds)) is not None:
+                    options.append((len(set(ending) - self.ended), self.length[k], k, number, ending))
+        best = min(options, default=None)
+        return best and (Found(*best[2:4]), best[4])
 
     def together(self, among: Sequence[int], profiles: Sequence[str]) -> list[Later]:
         """Places for all instances of a pod among some GPUs; none if they never fit."""
@@ -685,10 +677,8 @@ class Queue:
         """Places for a pod that waits; none if it never fits."""
         sets = sets_for(self.gpus, (ask.by_claim, ask.profiles))
         options = [found for among in sets if (found := self.together(among, ask.profiles))]
-        if not options:
-            return []
-        found = min(options, key=lambda found: len({pod for _, after in found for pod in after}
-                                                   - self.ended))
+        found = min(options, default=[], key=lambda found: len({pod for _, after in found for pod in after}
+                                                               - self.ended))
         for (k, placement), after in found:
             needs = self.gpus[k].needs(placement)
             for pod in after:  # whoever waits for this pod has waited for those as well

@@ -760,16 +760,15 @@ def requested_by(claim: Item, dump: Dump) -> list[Holding]:
 
 def merged(holdings: Sequence[Holding]) -> list[Holding]:
     """The same holdings, those of one share and profile together."""
-    found: dict[tuple[int, str, str], Holding] = {}
+    alike: dict[tuple[int, str, str], list[Holding]] = {}
     for one in holdings:
-        key = (one.gpu_milli, one.mig_profile, one.device)
-        before = found.get(key, Holding(0, *key[:2]))
-        places = [place for place in (before.gpu_list, one.gpu_list) if place]
-        known = one.gpu_list and (before.gpu_list or not before.num_gpus)
-        numbers = sorted({int(number) for place in places for number in place.split("-")})
-        found[key] = Holding(before.num_gpus + one.num_gpus, *key[:2],
-                             "-".join(map(str, numbers)) if known else "", one.device)
-    return list(found.values())
+        alike.setdefault((one.gpu_milli, one.mig_profile, one.device), []).append(one)
+    found = []
+    for (milli, profile, device), some in alike.items():
+        numbers = {int(number) for one in some for number in one.gpu_list.split("-") if number}
+        listed = "-".join(map(str, sorted(numbers))) if all(one.gpu_list for one in some) else ""
+        found.append(Holding(sum(one.num_gpus for one in some), milli, profile, listed, device))
+    return found
 
 
 def held_by_plugin(item: Item, dump: Dump, asked: Amounts, gpus: NodeGpus) -> list[Holding] | None:
