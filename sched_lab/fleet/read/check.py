@@ -352,11 +352,13 @@ def check_places(tables: Tables) -> Iterator[Finding]:
                               "correct the list or num_gpus", count, gpus)
 
 
-def presence(tasks: Columns) -> tuple[Floats, Floats]:
-    """From and until when each task is there, (tasks,)."""
+def bookings_of(tasks: Columns, unit: Integers, task: Integers, weight: Floats) -> Bookings:
+    """Bookings of units by some tasks, (bookings,), as long as each is there; `weight` is of all tasks, (tasks,)."""
     submit, start, end = map(tasks.numbers, ("submit_s", "start_s", "end_s"))
-    since = np.where(np.isfinite(submit), submit, -np.inf)
-    return np.where(np.isfinite(start), start, since), np.where(np.isfinite(end), end, np.inf)
+    since = np.where(np.isfinite(start), start, np.where(np.isfinite(submit), submit, -np.inf))
+    until = np.where(np.isfinite(end), end, np.inf)
+    whole = np.nan_to_num(weight).clip(0, LARGEST_AMOUNT).astype(np.int64)
+    return Bookings(unit, task, since[task], until[task], whole[task])
 
 
 def gpu_bookings(tables: Tables, node: Integers) -> tuple[Bookings, Integers]:
@@ -371,19 +373,8 @@ def gpu_bookings(tables: Tables, node: Integers) -> tuple[Bookings, Integers]:
     first = np.concatenate([[0], np.cumsum(size)])
     is_there = (node[task] >= 0) & (numbers < np.append(size, 0)[node[task]])
     task = task[is_there]
-    start, end = presence(tables.tasks)
-    milli = np.nan_to_num(tables.tasks.numbers("gpu_milli"))
-    weight = milli.clip(0, LARGEST_AMOUNT).astype(np.int64)
     unit = first[node[task]] + numbers[is_there]
-    return Bookings(unit, task, start[task], end[task], weight[task]), first
-
-
-def node_bookings(tables: Tables, node: Integers, weight: Floats) -> Bookings:
-    """Bookings of whole nodes by tasks that are on one."""
-    start, end = presence(tables.tasks)
-    task = np.flatnonzero(node >= 0)
-    whole = np.nan_to_num(weight).clip(0, LARGEST_AMOUNT).astype(np.int64)
-    return Bookings(node[task], task, start[task], end[task], whole[task])
+    return bookings_of(tables.tasks, unit, task, tables.tasks.numbers("gpu_milli")), first
 
 
 def booked_twice(tables: Tables, kind: str, bookings: Bookings, capacity: Floats,
@@ -417,6 +408,7 @@ def check_bookings(tables: Tables) -> Iterator[Finding]:
     if not len(tables.nodes) or not len(tables.tasks):
         return
     node = node_positions(tables)
+    placed = np.flatnonzero(node >= 0)
     names = tables.nodes.texts("name")
     bookings, first = gpu_bookings(tables, node)
 
@@ -430,12 +422,12 @@ def check_bookings(tables: Tables) -> Iterator[Finding]:
     is_listed = tables.tasks.texts("gpu_list") != ""
     if not is_listed[node >= 0].all():
         yield from booked_twice(tables, "GPUs of a node overbooked",
-                                node_bookings(tables, node, demand),
+                                bookings_of(tables.tasks, node[placed], placed, demand),
                                 tables.nodes.numbers("num_gpus") * WHOLE_GPU_MILLI,
                                 lambda unit: f"{names[unit]} (milli-GPU)")
     for column, what in (("cpu_milli", "CPU"), ("memory_mib", "memory")):
         yield from booked_twice(
-            tables, f"{what} overbooked", node_bookings(tables, node, tables.tasks.numbers(column)),
+            tables, f"{what} overbooked", bookings_of(tables.tasks, node[placed], placed, tables.tasks.numbers(column)),
             tables.nodes.numbers(column), [f"{column} of {name}" for name in names].__getitem__)
 
 
@@ -470,23 +462,6 @@ def check_jobs(tables: Tables) -> Iterator[Finding]:
             severity="note")
 
 
-class Slip(NamedTuple):
-    """A column that looks as if it had another unit.
-
-    Parameters
-    ----------
-    file, column : where
-    is_so : values -> whether they look like it; gets the positive values, and the largest node's
-    sentence, mend : what to say
-    """
-
-    file: str
-    column: str
-    is_so: Callable[[Floats, float], Any]
-    sentence: str
-    mend: str
-
-
 def mostly_beyond(values: Floats, largest: float, factor: float) -> bool:
     """Whether half of the values exceed the largest node, and nearly none does in a finer unit."""
     beyond = np.mean(values > largest) >= 0.5
@@ -500,28 +475,29 @@ def whole_cores(values: Floats, largest: float) -> bool:
 
 
 FEW = 5  # values from which a column can be judged
-SLIPS = (
-    Slip("tasks.csv", "num_gpus", lambda v, top: mostly_beyond(v, top, 100) and (v % 5 == 0).all(),
-         "GPUs look like per cent of a GPU",
-         "divide num_gpus by 100; below 1, give 1 and gpu_milli"),
-    Slip("nodes.csv", "num_gpus", lambda v, _: (v >= 100).all() and (v % 100 == 0).all(),
-         "GPUs of nodes look like per cent of a GPU", "divide num_gpus by 100"),
-    Slip("tasks.csv", "gpu_milli", lambda v, _: 1 < v.max() <= 100,
-         "shares look like per cent of a GPU", "multiply gpu_milli by 10"),
-    Slip("tasks.csv", "gpu_milli", lambda v, _: v.max() <= 1,
-         "shares look like GPUs", "multiply gpu_milli by 1000"),
-    Slip("tasks.csv", "cpu_milli", lambda v, top: top > 512 and whole_cores(v, top),
-         "CPU looks like cores", "multiply cpu_milli by 1000"),
-    Slip("nodes.csv", "cpu_milli", lambda v, _: v.max() <= 512,
-         "CPU of nodes looks like cores", "multiply cpu_milli by 1000"),
-    Slip("nodes.csv", "memory_mib", lambda v, _: v.max() <= 4096,
-         "memory of nodes looks like GiB", "multiply memory_mib by 1024"),
-    Slip("nodes.csv", "memory_mib", lambda v, _: v.min() >= 2**26,
-         "memory of nodes looks like KiB or bytes", "divide memory_mib by 1024 or by 1048576"),
-    Slip("tasks.csv", "memory_mib", lambda v, top: mostly_beyond(v, top, 2**20),
-         "memory looks like KiB or bytes", "divide memory_mib by 1024 or by 1048576"),
-    Slip("tasks.csv", "submit_s", lambda v, _: np.ptp(v) > SPAN_OF_SECONDS,
-         "times span more than a thousand years, like milliseconds", "divide all times by 1000"),
+# table and column; whether its positive values, with the largest node's, look as if they had another unit; what to say
+SLIPS: tuple[tuple[str, str, Callable[[Floats, float], Any], str, str], ...] = (
+    ("tasks.csv", "num_gpus", lambda v, top: mostly_beyond(v, top, 100) and (v % 5 == 0).all(),
+     "GPUs look like per cent of a GPU",
+     "divide num_gpus by 100; below 1, give 1 and gpu_milli"),
+    ("nodes.csv", "num_gpus", lambda v, _: (v >= 100).all() and (v % 100 == 0).all(),
+     "GPUs of nodes look like per cent of a GPU", "divide num_gpus by 100"),
+    ("tasks.csv", "gpu_milli", lambda v, _: 1 < v.max() <= 100,
+     "shares look like per cent of a GPU", "multiply gpu_milli by 10"),
+    ("tasks.csv", "gpu_milli", lambda v, _: v.max() <= 1,
+     "shares look like GPUs", "multiply gpu_milli by 1000"),
+    ("tasks.csv", "cpu_milli", lambda v, top: top > 512 and whole_cores(v, top),
+     "CPU looks like cores", "multiply cpu_milli by 1000"),
+    ("nodes.csv", "cpu_milli", lambda v, _: v.max() <= 512,
+     "CPU of nodes looks like cores", "multiply cpu_milli by 1000"),
+    ("nodes.csv", "memory_mib", lambda v, _: v.max() <= 4096,
+     "memory of nodes looks like GiB", "multiply memory_mib by 1024"),
+    ("nodes.csv", "memory_mib", lambda v, _: v.min() >= 2**26,
+     "memory of nodes looks like KiB or bytes", "divide memory_mib by 1024 or by 1048576"),
+    ("tasks.csv", "memory_mib", lambda v, top: mostly_beyond(v, top, 2**20),
+     "memory looks like KiB or bytes", "divide memory_mib by 1024 or by 1048576"),
+    ("tasks.csv", "submit_s", lambda v, _: np.ptp(v) > SPAN_OF_SECONDS,
+     "times span more than a thousand years, like milliseconds", "divide all times by 1000"),
 )
 
 
