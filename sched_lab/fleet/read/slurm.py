@@ -256,26 +256,22 @@ def group_rows(record: Any, dump: Records, place: tuple[str, int]) -> list[dict[
 
 def node_table(documents: Sequence[tuple[str, Any]], dump: Records) -> pd.DataFrame:
     """Rows of nodes of all files."""
-    rows: dict[str, dict[str, Any]] = {}
-    places: list[int] = []
+    rows: dict[str, tuple[int, dict[str, Any]]] = {}
     for file, document in documents:
-        found = [(number, row) for number, record in enumerate(objects_at(document, "nodes"), 1)
-                 for row in (node_row(record, dump, (file, number)),)]
+        found = [(number, node_row(record, dump, (file, number)))
+                 for number, record in enumerate(objects_at(document, "nodes"), 1)]
         found += [(number, row) for number, record in enumerate(objects_at(document, "sinfo"), 1)
                   for row in group_rows(record, dump, (file, number))]
         for number, row in found:
-            before = rows.get(row["name"])
-            if before is None:
-                places.append(number)
-                rows[row["name"]] = row
-            elif before | {"labels": row["labels"]} == row:
+            _, before = rows.setdefault(row["name"], (number, row))
+            if before | {"labels": row["labels"]} == row:
                 before["labels"] = before["labels"] | row["labels"]
             else:
                 dump.note((file, number), "dropped", "the node is there already, and differs")
-    for row in rows.values():
+    for _, row in rows.values():
         dump.labels |= set(row["labels"])
         row["labels"] = as_json(row["labels"])
-    return pd.DataFrame(list(rows.values()), index=places)
+    return pd.DataFrame([row for _, row in rows.values()], [number for number, _ in rows.values()])
 
 
 def first_of(record: Any, *paths: tuple[str, ...]) -> float | None:
@@ -379,8 +375,7 @@ TIME_FIELDS = {
 
 def facts_of(record: Any) -> dict[str, Any]:
     """What a record says of the life of a job, as `lives_of` takes it; a time of 0 is unknown."""
-    times = {name: number_at(record, flat) or number_at(record, "time", nested) or None
-             for name, (flat, nested) in TIME_FIELDS.items()}
+    times = {name: first_of(record, (flat,), ("time", nested)) for name, (flat, nested) in TIME_FIELDS.items()}
     has_nothing = not (text_at(record, "nodes") or allocated(record))
     return {**times, "words": tuple(words_at(record, "job_state") or words_at(record, "state")),
             "has_run": times["start_s"] is not None, "has_nothing": has_nothing,

@@ -643,10 +643,15 @@ SWF_STATES = {"0": "failed", "1": "completed", "5": "cancelled"}
 SWF_COMMENT = re.compile(r"^\s*;\s*(\w+):\s*([0-9]{1,15})\b", re.M)  # a name and a whole number
 
 
+def swf_lines(text: str) -> dict[int, list[str]]:
+    """Cells of the lines that are no comments, by the number of the line."""
+    return {number: line.split() for number, line in enumerate(text.splitlines(), 1)
+            if line.strip() and not line.lstrip().startswith(";")}
+
+
 def is_swf(source: Source) -> bool:
     """Whether the first line that is no comment has 18 numbers."""
-    lines = (line for line in source.text()[:200_000].splitlines() if line.strip())
-    cells = next((line for line in lines if not line.lstrip().startswith(";")), "").split()
+    cells = next(iter(swf_lines(source.text()[:200_000]).values()), [])
     is_number = [re.fullmatch(r"-?[0-9.]+", cell) for cell in cells]
     return len(cells) == len(SWF_COLUMNS) and all(is_number)
 
@@ -658,16 +663,14 @@ def swf_rows(source: Source, ledger: Ledger) -> Rows:
     ------
     InputError : no line, or a line that has not 18 cells
     """
-    lines = [(number, line.split()) for number, line in enumerate(source.text().splitlines(), 1)
-             if line.strip() and not line.lstrip().startswith(";")]
+    lines = swf_lines(source.text())
     error = partial(InputError, file=source.name, mend="give 18 numbers on each line")
     if not lines:
         raise error("there is no job")
-    for number, cells in lines:
+    for number, cells in lines.items():
         if len(cells) != len(SWF_COLUMNS):
             raise error(f"there are {len(cells)} cells", row=number)
-    index = [number for number, _ in lines]
-    frame = pd.DataFrame([cells for _, cells in lines], index, list(SWF_COLUMNS), dtype="object")
+    frame = pd.DataFrame(list(lines.values()), list(lines), list(SWF_COLUMNS), dtype="object")
     return Rows(source, frame.mask(frame == "-1", ""), ledger)
 
 
