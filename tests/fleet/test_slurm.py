@@ -257,6 +257,12 @@ def test_old_accounts_name_gpus_in_their_own_way(field, written, gpus, words):
     assert tables.tasks["num_gpus"].tolist() == [gpus] and words in reasons(tables)
 
 
+@pytest.mark.parametrize("field", ["AllocCPUS", "NCPUS", "ReqCPUS"])
+def test_accounts_without_resources_say_cpus_in_fields_of_their_own(field):
+    tables = read(f"{HEAD}|{field}\n1|ada|gpu|{DAY}08:00:00|{DAY}08:00:10|{DAY}09:00:00|COMPLETED|1|n1||6\n")
+    assert tables.tasks["cpu_milli"].tolist() == [6000]
+
+
 def test_without_a_column_of_states_the_times_decide():
     head = HEAD.replace("State|", "")
     tables = read(f"""{head}

@@ -815,7 +815,7 @@ def account_demands(cells: pd.DataFrame, source: Source, ledger: Ledger) -> pd.D
     gres = {text: gres_in(text) for text in {*tres, *cells["ReqTRES"]}}
     cpus = tres.str.extract(r"(?:^|,)cpu=(\d{1,15})(?!\d)")[0]
     for name in ("AllocCPUS", "NCPUS", "ReqCPUS"):
-        cpus = cpus.where(cpus.notna() & (cpus != "0"), cells[name])
+        cpus = cpus.where(cpus.notna() & ~cpus.isin(["", "0"]), cells[name])
     nodes = pd.to_numeric(cells["NNodes"].where(cells["NNodes"] != "", cells["AllocNodes"]),
                           errors="coerce").fillna(1).clip(1, MOST_HOSTS).astype(int)
     hosts = hosts_of(cells["NodeList"], source, ledger)
