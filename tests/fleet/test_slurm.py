@@ -306,6 +306,13 @@ def test_the_recorded_records(nodes, jobs, rows):
     assert holds(tables, "name", "num_gpus", "gpu_models")[4:] == [("5/0", 4, "a100"), ("5/1", 4, "a100")][:rows - 4]
 
 
+def test_the_ledger_names_just_those_fields_of_jobs_that_are_not_read():
+    tables = read(f"{HEAD}|ReqMem\n1|ada|gpu|{DAY}08:00:00|{DAY}08:00:10|{DAY}09:00:00|COMPLETED|1|n1|cpu=4|8Gn\n",
+                  {"jobs": [job(2, requeue=False, odd=1)]})
+    unread = tables.ledger["what"] == "extra column"
+    assert tables.ledger["reason"][unread].tolist() == ["fields of jobs: odd", "ReqMem"]
+
+
 DUMP = {"nodes": [node(), node("d", state=["DOWN"])], "jobs": [
     job(1, gres_detail=["gpu:a100:2(IDX:0-1)"], job_resources=allocation(("n1", 6))),
     job(2, "PENDING", "", tres_per_job="gres/gpu:8", node_count=number(2), array_task_string="1-3"),

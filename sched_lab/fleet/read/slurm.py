@@ -589,7 +589,7 @@ USED = {
     "account", "allocation_nodes", "array", "array_job_id", "array_task_id", "array_task_string",
     "association", "cpus", "eligible_time", "end_time", "excluded_nodes", "features",
     "gres_detail", "het", "het_job_id", "het_job_offset", "job_id", "job_resources", "job_state", "memory_per_cpu",
-    "memory_per_node", "node_count", "nodes", "partition", "priority", "qos", "required",
+    "memory_per_node", "node_count", "nodes", "partition", "priority", "qos", "requeue", "required",
     "required_nodes", "start_time", "state", "submit_time", "tasks", "time", "time_limit", "tres",
     "tres_alloc_str", "tres_per_job", "tres_per_node", "tres_per_socket", "tres_per_task",
     "tres_req_str", "user", "user_name"}
@@ -740,7 +740,7 @@ def account_lines(source: Source, ledger: Ledger) -> pd.DataFrame:
 ACCOUNT_FIELDS = {
     "JobID", "JobIDRaw", "Submit", "Eligible", "Start", "End", "State", "NNodes", "AllocNodes",
     "NodeList", "AllocTRES", "ReqTRES", "AllocCPUS", "NCPUS", "ReqCPUS", "User", "Account", "QOS", "Partition",
-    "Priority", "AllocGRES", "ReqGRES", "ReqMem", "Timelimit", "TimelimitRaw"}
+    "Priority", "AllocGRES", "ReqGRES", "Timelimit", "TimelimitRaw"}
 
 
 LIMIT = re.compile(r"(?:(\d{1,6})-)?(\d{1,6})(?::(\d{1,2}))?(?::(\d{1,2}))?")
