@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -99,39 +99,35 @@ class Inflation:
         self.answer(seed).write(folder, report.write_tables, force=force)
 
 
-Finished = Iterator[tuple[int, bool]]  # a seed, and False if its result was there already
-
-
-def run_apart(inflation: Inflation, folders: Mapping[int, Path], force: bool = False) -> Finished:
-    """Run seeds one after the other."""
-    for seed, folder in folders.items():
-        is_kept = inflation.answer(seed).is_in(folder)
-        if not is_kept:
-            arrivals = inflation.recorded(seed) if inflation.recorded else inflation.sampling
-            run = inflate(inflation.cluster, inflation.tasks, inflation.policy, seed=seed,
-                          until=inflation.until, arrivals=arrivals, power=inflation.power)
-            inflation.write(run, seed, folder, force)
-        yield seed, not is_kept
-
-
 LOT = 64  # seeds in lockstep: what a killed run loses at most
 
 
-def run_together(inflation: Inflation, folders: Mapping[int, Path], device: str,
-                 force: bool = False) -> Finished:
-    """Run seeds in lockstep on a device, a lot at a time."""
-    from sched_lab.online.lockstep import simulate_together
+def run_seeds(inflation: Inflation, folders: Mapping[int, Path], device: str | None,
+              force: bool = False) -> Iterator[tuple[int, bool]]:
+    """Run seeds one by one, or on a device in lockstep, a lot at a time; what is there is kept.
 
-    recorded = inflation.recorded
-    for start in range(0, len(folders), LOT):
-        lot = list(folders)[start:start + LOT]
+    Yields
+    ------
+    a seed, and whether it was run now
+    """
+    cluster, tasks, policy = inflation.cluster, inflation.tasks, inflation.policy
+    size = LOT if device else 1
+    for start in range(0, len(folders), size):
+        lot = list(folders)[start:start + size]
         todo = [seed for seed in lot if not inflation.answer(seed).is_in(folders[seed])]
-        if todo:
-            arrivals = {seed: recorded(seed) if recorded else inflation.sampling for seed in todo}
-            runs = simulate_together(inflation.cluster, inflation.tasks, inflation.policy, arrivals,
-                                     device=device, until=inflation.until, power=inflation.power)
-            for seed, run in zip(todo, runs, strict=True):
-                inflation.write(run, seed, folders[seed], force)
+        arrivals = {seed: inflation.recorded(seed) if inflation.recorded else inflation.sampling
+                    for seed in todo}
+        if device and todo:
+            from sched_lab.online.lockstep import simulate_together
+
+            runs: Iterable[Run] = simulate_together(cluster, tasks, policy, arrivals, device=device,
+                                                    until=inflation.until, power=inflation.power)
+        else:
+            runs = (inflate(cluster, tasks, policy, seed=seed, until=inflation.until,
+                            arrivals=given, power=inflation.power)
+                    for seed, given in arrivals.items())
+        for seed, run in zip(todo, runs, strict=True):
+            inflation.write(run, seed, folders[seed], force)
         yield from ((seed, seed in todo) for seed in lot)
 
 
@@ -320,12 +316,10 @@ def inflate_command(out: RunsFolder, nodes: NodesFile = None, tasks: TasksFile =
     inflation = inflation_of(given, options)
     folders = {s: out / f"seed-{s}" if arrivals is None else out for s in chosen}
     check_seed_folders(inflation, folders, out, force)
-    runs = (run_together(inflation, folders, device, force)
-            if device else run_apart(inflation, folders, force))
     is_small = arrivals is None and device is None and is_sooner_interpreted(
         inflation.cluster, inflation.tasks, [policy], len(folders), until or 1.0)
     with interpreted(is_small), progress(len(folders), "inflate") as say:
-        for s, was_run in runs:
+        for s, was_run in run_seeds(inflation, folders, device, force):
             summary = read_json(folders[s] / "summary.json")
             say(f"{folders[s]}: {headline(summary)}{'' if was_run else ' (kept)'}")
 
