@@ -16,9 +16,8 @@ import pytest
 from sched_lab import touch
 from sched_lab.andreas.greedy import SearchOptions
 from sched_lab.andreas.instances import toy_instance
-from sched_lab.andreas.model import Assignment
 from sched_lab.andreas.policies import policy_of as andreas_policy
-from sched_lab.andreas.proxy import proxy_eur
+from sched_lab.andreas.proxy import PERIOD_S, RHO, code_objective, paper_objective
 from sched_lab.far.allocations import family
 from sched_lab.far.bounds import lower_bound
 from sched_lab.far.mig import mig_of
@@ -194,9 +193,9 @@ def test_queue_decides_as_andreas_does(kernels):
         for k, name in enumerate(widget_kernels.DECIDERS):
             node, configuration = andreas_policy(name, how)(instance.fleet, jobs, now_s)
             assert (found["node"][k], found["configuration"][k]) == (node.tolist(), configuration.tolist())
-            for objective in ("paper", "code"):
-                value = proxy_eur(instance.fleet, jobs, now_s, Assignment(node, configuration), objective=objective)
-                assert float(found[f"{objective}_eur"][k]) == value
+            asked = (instance.fleet, jobs, now_s, node, configuration, RHO)
+            assert float(found["paper_eur"][k]) == paper_objective(*asked, PERIOD_S)
+            assert float(found["code_eur"][k]) == code_objective(*asked)
 
 
 @pytest.mark.skipif(not LINKER, reason="neither wasm-ld nor the package ziglang is installed")

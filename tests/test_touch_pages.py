@@ -7,7 +7,7 @@ import pytest
 from sched_lab.andreas.greedy import SearchOptions
 from sched_lab.andreas.instances import toy_instance
 from sched_lab.andreas.policies import policy_of as andreas_policy
-from sched_lab.andreas.proxy import proxy_eur
+from sched_lab.andreas.proxy import PERIOD_S, RHO, code_objective, paper_objective
 from sched_lab.far.allocations import family
 from sched_lab.far.bounds import lower_bound
 from sched_lab.far.mig import mig_of
@@ -163,5 +163,6 @@ def test_queue_shows_what_every_policy_decides(show):
         for job, cell in enumerate(rows[name][:5]):
             runs = found.node[job] >= 0
             assert cell.startswith(f"{instance.node_name[found.node[job]]}: " if runs else "waits")
-        values = [proxy_eur(instance.fleet, jobs, 600.0, found, objective=each) for each in ("paper", "code")]
+        asked = (instance.fleet, jobs, 600.0, *found, RHO)
+        values = [paper_objective(*asked, PERIOD_S), code_objective(*asked)]
         assert rows[name][5:] == [f"{value:.3f} EUR" for value in values]

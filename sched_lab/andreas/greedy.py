@@ -633,13 +633,6 @@ def assign_at_random(fleet: Fleet, jobs: Jobs, now_s: float, how: SearchOptions)
             number = more_rounds(fleet, jobs, now_s, how, search, number, TURNS_AT_ONCE)
     return search
 
-# %% ../../nbs/33_greedy.ipynb #33-039
-def code_iterations(fleet: Fleet, num_jobs: int) -> int:
-    """Rounds that the authors' code makes: at most 1000, fewer for small problems."""
-    gpus = np.arange(fleet.cost_eur_per_h.shape[1])
-    total = int((np.isfinite(fleet.cost_eur_per_h) * gpus).sum())
-    return min(1000, len(fleet.node_type) * num_jobs * total)
-
 # %% ../../nbs/33_greedy.ipynb #33-039p
 def check_options(how: SearchOptions) -> None:
     """Refuse numbers with which no search can run.

@@ -8,12 +8,11 @@ from __future__ import annotations
 import numpy as np
 
 from ..lab.jit import njit
-from .model import SECONDS_PER_HOUR, Assignment, Fleet, Jobs, check_assignment
+from .model import SECONDS_PER_HOUR, Fleet, Jobs
 from ..lab.arrays import Floats, Integers
-from ..lab.frames import InputError
 
 # %% auto #0
-__all__ = ['code_objective', 'paper_objective', 'proxy_eur']
+__all__ = ['code_objective', 'paper_objective']
 
 # %% ../../nbs/31_proxy.ipynb #31-006c
 RHO = 100.0  # penalty coefficient of postponed jobs (Section V-B)
@@ -133,32 +132,3 @@ def paper_objective(fleet: Fleet, jobs: Jobs, now_s: float, node: Integers, conf
     for eur in price_eur:    # one by one: NumPy's sum would round otherwise than compiled code
         energy_eur += eur
     return total + energy_eur
-
-# %% ../../nbs/31_proxy.ipynb #31-025p
-OBJECTIVES = ("paper", "code")
-
-# %% ../../nbs/31_proxy.ipynb #31-026
-def proxy_eur(fleet: Fleet, jobs: Jobs, now_s: float, assignment: Assignment, *,
-              objective: str = "paper", rho: float = RHO, period_s: float = PERIOD_S) -> float:
-    """Value of an assignment by one of the two objectives.
-
-    Parameters
-    ----------
-    fleet, jobs, now_s : nodes, the queue and the present time
-    assignment : node and configuration (jobs,), -1 for a job that waits
-    objective : "paper", Eq. 1; "code", what the authors' code evaluates
-    rho : penalty coefficient of postponed jobs
-    period_s : H of the paper's objective
-
-    Raises
-    ------
-    InputError : if there is no such objective
-    ValueError : if the assignment violates a constraint
-    """
-    if objective not in OBJECTIVES:
-        raise InputError(f"unknown objective {objective!r}",
-                         mend=f"give one of {', '.join(OBJECTIVES)}")
-    check_assignment(fleet, jobs.times_s, assignment)
-    if objective == "code":
-        return float(code_objective(fleet, jobs, now_s, *assignment, rho))
-    return float(paper_objective(fleet, jobs, now_s, *assignment, rho, period_s))

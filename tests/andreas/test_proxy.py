@@ -9,13 +9,11 @@ from hypothesis import strategies as st
 from sched_lab.andreas.instances import generate, toy_instance
 from sched_lab.andreas.model import Assignment, Fleet, Instance, Jobs, check_assignment
 from sched_lab.andreas.proxy import (
-    OBJECTIVES,
     PERIOD_S,
     RHO,
+    code_objective,
     paper_objective,
-    proxy_eur,
 )
-from sched_lab.lab.frames import InputError
 from tests.andreas.cases import each_case, golden, instance_of, plain_eq_1, plain_objective, queues
 
 
@@ -35,8 +33,8 @@ def placed(instance: Instance, places: dict[str, list[Any] | None]) -> Assignmen
 
 
 def value_eur(instance: Instance, places: dict[str, list[Any] | None], objective: str, case: dict[str, Any]) -> float:
-    return proxy_eur(instance.fleet, instance.jobs, instance.now_s, placed(instance, places), objective=objective,
-                     rho=case["exact"]["rho"], period_s=case["exact"]["H"])
+    asked = (instance.fleet, instance.jobs, instance.now_s, *placed(instance, places), case["exact"]["rho"])
+    return code_objective(*asked) if objective == "code" else paper_objective(*asked, case["exact"]["H"])
 
 
 # --- the authors' program and the reference implementation -----------------------------------------------------------
@@ -86,10 +84,9 @@ def decided(draw: st.DrawFn) -> tuple[Fleet, Jobs, float, Assignment]:
 @given(decided(), st.sampled_from([0.0, 1.0, 100.0]), st.sampled_from([0.0, 3.0, 300.0]))
 def test_both_objectives_equal_plain_python(decision, rho, period_s):
     fleet, jobs, now_s, assignment = decision
-    for objective, plain in (("code", plain_objective(fleet, jobs, now_s, *assignment, rho)),
-                             ("paper", plain_eq_1(fleet, jobs, now_s, *assignment, rho, period_s))):
-        value = proxy_eur(*decision, objective=objective, rho=rho, period_s=period_s)
-        assert value == pytest.approx(plain, rel=1e-12)
+    asked = (fleet, jobs, now_s, *assignment, rho)
+    assert code_objective(*asked) == pytest.approx(plain_objective(*asked), rel=1e-12)
+    assert paper_objective(*asked, period_s) == pytest.approx(plain_eq_1(*asked, period_s), rel=1e-12)
 
 
 def test_compiled_code_and_python_say_the_same_to_the_last_bit():
@@ -113,20 +110,7 @@ TOY = toy_instance()
 def test_if_nothing_runs_the_program_says_infinite_and_the_paper_gives_a_number():
     a = Jobs(*(column[:1] for column in TOY.jobs))
     nothing = Assignment(np.array([-1]), np.array([-1]))
-    assert proxy_eur(TOY.fleet, a, 0.0, nothing, objective="code") == np.inf
+    assert code_objective(TOY.fleet, a, 0.0, *nothing, RHO) == np.inf
     assert paper_objective(TOY.fleet, a._replace(due_s=np.array([1e6])), 0.0, *nothing, RHO, PERIOD_S) == 0
     nobody = Jobs(*(column[:0] for column in TOY.jobs))
-    assert proxy_eur(TOY.fleet, nobody, 0.0, Assignment(*np.empty((2, 0), np.int64))) == 0
-
-
-# --- bad input -------------------------------------------------------------------------------------------------------
-
-def test_unknown_objective_is_refused_with_the_names_of_the_known():
-    with pytest.raises(InputError, match=r"unknown objective 'bill'.*\n?.*give one of paper, code"):
-        proxy_eur(TOY.fleet, TOY.jobs, 0.0, Assignment(np.full(5, -1), np.full(5, -1)), objective="bill")
-
-
-def test_an_assignment_that_violates_a_constraint_has_no_value():
-    for objective in OBJECTIVES:
-        with pytest.raises(ValueError, match="5 jobs, but 2 nodes"):
-            proxy_eur(TOY.fleet, TOY.jobs, 0.0, Assignment(np.full(2, -1), np.full(2, -1)), objective=objective)
+    assert paper_objective(TOY.fleet, nobody, 0.0, *np.empty((2, 0), np.int64), RHO, PERIOD_S) == 0
