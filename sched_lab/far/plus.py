@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -123,28 +122,6 @@ def draw_change(plan: Integers, num_instances: int,
     partner = int(rng.integers(0, len(plan)))
     return task, int(plan[partner]), partner
 
-# %% ../../nbs/58_far_plus.ipynb #58-019
-class Annealing(NamedTuple):
-    """A plan on its way down; its arrays change in place.
-
-    Parameters
-    ----------
-    tree, times_s : the GPUs; (tasks, sizes) run times in s
-    plan, load_s : (tasks,) instance of each task; (instances,) what each has to do
-    best : (tasks,) the best plan met
-    state_s : (3,) temperature, energy of the plan, makespan of the best one
-    cooling, work_weight : factor of the temperature at each proposal; of the energy
-    """
-
-    tree: Tree
-    times_s: Floats
-    plan: Integers
-    load_s: Floats
-    best: Integers
-    state_s: Floats
-    cooling: float
-    work_weight: float
-
 # %% ../../nbs/58_far_plus.ipynb #58-019q
 @njit(cache=True)
 def fits(size_index: Integers, times_s: Floats, task: int, instance: int) -> bool:
@@ -161,9 +138,19 @@ def put_on(plan: Integers, task: int, target: int, partner: int, source: int) ->
 
 # %% ../../nbs/58_far_plus.ipynb #58-019s
 @njit(cache=True)
-def propose(chain: Annealing, rng: np.random.Generator, proposals: int) -> None:
-    """Change the plan at random so many times, uphill less and less often."""
-    tree, times_s, plan, load_s, best, state_s, cooling, work_weight = chain
+def propose(tree: Tree, times_s: Floats, plan: Integers, load_s: Floats, best: Integers,
+            state_s: Floats, cooling: float, work_weight: float, rng: np.random.Generator,
+            proposals: int) -> None:
+    """Change a plan at random so many times, uphill less and less often.
+
+    Parameters
+    ----------
+    plan, load_s : (tasks,) instance of each task; (instances,) what each has to do; written
+    best : (tasks,) the best plan met; written
+    state_s : (3,) temperature, energy of the plan, makespan of the best one; written
+    cooling, work_weight : factor of the temperature at each proposal; of the energy
+    proposals : changes to try
+    """
     sizes = tree.size_index
     for _ in range(proposals):
         state_s[0] *= cooling
@@ -208,12 +195,12 @@ def anneal(tree: Tree, times_s: Floats, start: Integers, rng: np.random.Generato
     current_s = best_s + mean_work_s(tree, load_s, work_weight)
     state_s = np.array([HOT * best_s, current_s, best_s])
     cooling = (COLD / HOT) ** (1 / proposals)
-    chain = Annealing(tree, times_s, start.copy(), load_s, start.copy(), state_s, cooling,
-                      work_weight)
+    plan, best = start.copy(), start.copy()
     per_call = max(1, TASKS_PER_CALL // (len(start) + 100))
     for first in range(0, proposals, per_call):  # compiled code comes back here for Ctrl-C
-        propose(chain, rng, min(per_call, proposals - first))
-    return chain.best, float(state_s[2])
+        propose(tree, times_s, plan, load_s, best, state_s, cooling, work_weight, rng,
+                min(per_call, proposals - first))
+    return best, float(state_s[2])
 
 # %% ../../nbs/58_far_plus.ipynb #58-021
 @dataclass(frozen=True)

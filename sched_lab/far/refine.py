@@ -402,7 +402,8 @@ def best_plan(tree: Tree, times_s: Floats, sizes: Integers, as_authors: bool) ->
     return Placement(*_best_member(tree, times_s, family, as_authors))
 
 # %% ../../nbs/53_refine.ipynb #53-038
-class FarPlan(NamedTuple):
+@dataclass(frozen=True)
+class FarPlan:
     """What the three phases make of a batch.
 
     Parameters
@@ -471,24 +472,15 @@ def check_times(mig: Mig, times_s: Floats) -> Floats:
 
 # %% ../../nbs/53_refine.ipynb #53-044
 @dataclass(frozen=True)
-class Far:
-    """What FAR did.
+class Far(FarPlan):
+    """What FAR did: a plan, worked out.
 
     Parameters
     ----------
     schedule : the result
-    member : which allocation of the family it uses, from 0
-    moves, swaps : operations of phase 3
-    before_s : makespan before phase 3
-    expected_s : makespan as phase 3 reckons it
     """
 
     schedule: Schedule
-    member: int
-    moves: int
-    swaps: int
-    before_s: float
-    expected_s: float
 
 # %% ../../nbs/53_refine.ipynb #53-044p
 def far(mig: Mig, times_s: Floats, *, as_authors: bool = False) -> Far:
@@ -507,5 +499,4 @@ def far(mig: Mig, times_s: Floats, *, as_authors: bool = False) -> Far:
     """
     times_s = check_times(mig, times_s)
     found = far_plan(mig.tree, times_s, np.array(mig.sizes), as_authors)
-    schedule = schedule_of(mig, times_s, found.plan)
-    return Far(schedule, found.member, found.moves, found.swaps, found.before_s, found.expected_s)
+    return Far(**vars(found), schedule=schedule_of(mig, times_s, found.plan))
