@@ -75,6 +75,8 @@ class Manager(Service):
     about : what is logged when it listens
     """
 
+    about: Mapping[str, Any] = {}
+
     def __init__(self, store: Store, prices: Mapping[str, float], nodes: Mapping[str, Join],
                  policy: str, how: SearchOptions, *, period_s: float, most_queued: int,
                  about: Mapping[str, Any]) -> None:
@@ -84,7 +86,7 @@ class Manager(Service):
         self.nodes = nodes
         self.decide_places = partial(service.decide_places, policy=policy, how=how)
         self.period_s = period_s
-        self.log_fields = about
+        self.about = about
         document = openapi()
         self.pages = {"/": HTMLResponse(page_of(document)), "/openapi.json": Response(
             orjson.dumps(document), media_type="application/json")}
@@ -125,11 +127,6 @@ class Manager(Service):
     def count_queue(self, *, is_placed: bool) -> int:
         """Unfinished jobs that run, or that wait."""
         return sum((job.node is not None) == is_placed for job in self.book.queue.values())
-
-    @property
-    def about(self) -> Mapping[str, Any]:
-        """What is logged when it listens."""
-        return self.log_fields
 
     def endpoints(self, guard: Guard) -> list[Endpoint]:
         """Its routes."""
