@@ -449,11 +449,11 @@ def njit(**options: Any) -> Callable[[F], F]:
 @lru_cache(maxsize=256)
 def _compiled_for(function: Any, types: tuple[Any, ...]) -> Any:
     """One function compiled for one list of argument types, and closed to others: numba then takes it as a value."""
-    return _compiled(function, {"error_model": "numpy"}, "as a value", types)
+    return _compiled(function, {"error_model": "numpy", "no_cpython_wrapper": True}, "as a value", types)
 
 
 def first_class(function: F, *arguments: Any) -> F:
-    """``function`` (made by ``njit``) in a form that compiled code can be handed in a tuple and call.
+    """``function`` (made by ``njit``) in a form that compiled code can be handed in a tuple and call, and Python cannot.
 
     Functions of equal argument types then have equal type, so that one compiled engine serves all of them, and
     numba can keep it on disk. Without numba, the function itself.

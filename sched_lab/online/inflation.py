@@ -83,6 +83,7 @@ def sample_arrivals(cluster: Cluster, tasks: Tasks, seed: int, until: float = 1.
     return Arrivals(rows, rank_stream.permutation(len(cluster)))
 
 # %% ../../nbs/26_inflation.ipynb #26-016
+@by_reference
 class Memory(NamedTuple):
     """Scores already known: valid as long as the node has not changed since.
 
@@ -595,22 +596,25 @@ def best_node(index: Index, groups: Groups | None, row: int, memory_left_mib: In
 # %% ../../nbs/26_inflation.ipynb #26-039g
 @njit(cache=True, inline="always")
 def decide_by_index(kernels: Any, weighing: StagedWeights, stage: int, world: World, index: Index,
-                    arriving: ArrivingTasks, arrival: int) -> tuple[int, int]:
+                    groups: Groups | None, num_rows: int, arriving: ArrivingTasks,
+                    arrival: int) -> tuple[int, int]:
     """Decide as `decide` does; (-1, -1) if the index has too little room for this policy.
 
     Parameters
     ----------
     kernels, weighing, stage, world, arriving, arrival : as `decide`
-    index : the nodes by score
+    index, groups : the nodes by score; its groups, None where one score decides
+    num_rows : so many rows of the index are about one stage
     """
     task = arriving.task[arrival]
     die = arriving.dice[arrival]
     weights = weighing.weights[stage]
     memory_mib = arriving.memory_mib[arrival]
-    row = refresh(kernels, weights, world, index, task)
-    if row < 0 or memory_mib > MOST_MIB:
+    row = (stage * num_rows + task % num_rows) % len(index.owner)
+    is_known = refresh(kernels, weights, world, index, groups, row, task)
+    if not is_known or memory_mib > MOST_MIB:
         return -1, -1
-    node = best_node(index, index.groups, row, world.state.memory_left_mib, memory_mib, weighing,
+    node = best_node(index, groups, row, world.state.memory_left_mib, memory_mib, weighing,
                      stage, die)
     if node < 0:
         return -1, 0
@@ -657,8 +661,8 @@ def replay(kernels: Any, prices: Any, weighing: StagedWeights, world: World,
         if index is not None:
             if is_later:
                 index.owner[:] = -1
-            node, gpu_mask = decide_by_index(kernels, weighing, stage, world, index, arriving,
-                                             arrival)
+            node, gpu_mask = decide_by_index(kernels, weighing, stage, world, index,
+                                             index.groups, len(index.owner), arriving, arrival)
         if gpu_mask < 0:
             return False
         enter(books, world, arriving, arrival, node, gpu_mask, is_exact)

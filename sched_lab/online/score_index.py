@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..lab.arrays import Integers
-from ..lab.jit import njit
+from ..lab.jit import by_reference, njit
 from .bid import cost_milliwatt
 from .model import World, is_feasible
 
@@ -36,6 +36,7 @@ class Best(NamedTuple):
     score_then: NDArray[np.int32]
 
 
+@by_reference
 class Groups(NamedTuple):
     """Nodes of equal scores, for each task class; used only where several scores are added up.
 
@@ -56,10 +57,12 @@ class Groups(NamedTuple):
     most_mib: NDArray[np.int32]
 
 
+@by_reference
 class Index(NamedTuple):
     """Nodes by score, for each task class.
 
-    One row for each task class (with very many classes they take turns on fewer rows).
+    One row for each task class (with very many classes they take turns on fewer rows), or for each
+    in each stage.
 
     Parameters
     ----------
@@ -507,19 +510,20 @@ def keep(index: Index, groups: Groups | None, row: int, weights: Integers,
 
 
 @njit(cache=True, inline="always")
-def refresh(kernels: Any, weights: Integers, world: World, index: Index, task: int) -> int:
-    """Bring the index up to date for a task class; return its row, -1 if there is no room.
+def refresh(kernels: Any, weights: Integers, world: World, index: Index, groups: Groups | None, row: int,
+            task: int) -> bool:
+    """Bring a row of the index up to date for a task class; false if there is no room.
 
     Parameters
     ----------
     kernels, weights : the policy's scores; those without weight are left out
-    world, index, task : the cluster, what is known of it, the task class
+    world, index, groups : the cluster, what is known of it; the index's groups, None where one score decides
+    row, task : where, and the task class
     """
-    row = task % len(index.owner)
     memory_left_mib = world.state.memory_left_mib
     if index.owner[row] != task:
         index.owner[row] = task
-        forget(index, index.groups, row)
+        forget(index, groups, row)
     for _ in range(2):
         num_stale = list_stale(index, row)
         num_feasible = put_feasible_first(world, index.stale, task, num_stale)
@@ -529,10 +533,10 @@ def refresh(kernels: Any, weights: Integers, world: World, index: Index, task: i
                 last = part
                 kernels[part](world, task, index.stale[:num_feasible], index.score[part],
                               index.gpu_mask[part])
-        if keep(index, index.groups, row, weights, memory_left_mib, num_stale, num_feasible, last):
-            return row
-        forget(index, index.groups, row)  # once more without the groups that have become empty
-    return -1
+        if keep(index, groups, row, weights, memory_left_mib, num_stale, num_feasible, last):
+            return True
+        forget(index, groups, row)  # once more without the groups that have become empty
+    return False
 
 
 @njit(cache=True)

@@ -153,10 +153,11 @@ def test_what_the_index_knows_is_what_scoring_every_node_says(case, changes, is_
         memory_left_mib[node] = number % 7 * 1024
         score_index.note_change(index, node)
         with quiet():
-            row = score_index.refresh(kernels, weights, world, index, task)
+            row = task % len(index.owner)
+            assert score_index.refresh(kernels, weights, world, index, index.groups, row, task)
         fresh = score_index.empty_index(num_classes, num_nodes, num_scores, 64)
         with quiet():
-            assert score_index.refresh(kernels, weights, world, fresh, task) == row == task
+            assert score_index.refresh(kernels, weights, world, fresh, fresh.groups, row, task) and row == task
         known, everything = (knowledge(each, row, is_mixed, memory_left_mib) for each in (index, fresh))
         assert known == everything
         find(index, row, is_mixed, memory_left_mib, number % 5 * 1500)  # which may leave something behind

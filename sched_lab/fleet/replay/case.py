@@ -40,7 +40,7 @@ from ...online.model import (
     with_memory,
 )
 from ...online.policies import policy_of
-from ...online.score_index import MOST_MIB, Best, Groups, Index, empty_index, note_change
+from ...online.score_index import MOST_MIB, Index, empty_index, note_change
 from ...power import cpu_power_milliwatt, gpu_power_milliwatt
 from .meter import largest_memory_mib
 from .outages import NO_OUTAGES, Closings, closings_of
@@ -473,30 +473,13 @@ def price_anew(scores: Any, desk: Desk) -> None:
 
 
 @njit(cache=True)
-def index_of_stage(index: Index, groups: Groups | None, stage: int, num_stages: int) -> Index:
-    """Rows of an index that belong to a stage, with these groups, of all stages."""
-    size = len(index.owner) // num_stages
-    start = stage * size
-    end = start + size
-    best = index.best
-    own = None
-    if groups is not None:
-        own = Groups(groups.num[start:end], groups.slot[start:end], groups.score[start:end],
-                     groups.room_mib[start:end], groups.most_mib[start:end])
-    return Index(index.owner[start:end], index.seen[start:end], index.value[start:end],
-                 index.num_changes, index.changes, index.last_change, index.stale, index.score,
-                 index.gpu_mask,
-                 Best(best.score[start:end], best.asked_mib[start:end],
-                      best.score_then[start:end]), own)
-
-
-@njit(cache=True)
 def decide_by_one(scores: Any, desk: Desk, timed: TimedTasks, task: int,
                   now_s: float) -> tuple[int, int]:
     """As `decide_at`, where one score decides and the index has room for every class."""
     stage = stage_now(desk.weighing, 0, desk.in_use)
-    index = index_of_stage(desk.by_score, None, stage, len(desk.weighing.starts))
-    return decide_by_index(scores, desk.weighing, stage, desk.world, index, timed.asks, task)
+    num_rows = len(desk.by_score.owner) // len(desk.weighing.starts)
+    return decide_by_index(scores, desk.weighing, stage, desk.world, desk.by_score, None, num_rows,
+                           timed.asks, task)
 
 
 @njit(cache=True)
@@ -520,8 +503,9 @@ def decide_at(scores: Any, desk: Desk, timed: TimedTasks, task: int,
     kind = timed.asks.task[task]
     if not (desk.looks_ahead or desk.is_plain[kind]):
         stage = stage_now(desk.weighing, 0, desk.in_use)
-        index = index_of_stage(desk.by_score, desk.by_score.groups, stage, len(desk.weighing.starts))
-        node, gpu_mask = decide_by_index(scores, desk.weighing, stage, desk.world, index, timed.asks, task)
+        num_rows = len(desk.by_score.owner) // len(desk.weighing.starts)
+        node, gpu_mask = decide_by_index(scores, desk.weighing, stage, desk.world, desk.by_score,
+                                         desk.by_score.groups, num_rows, timed.asks, task)
         if gpu_mask >= 0:
             return node, gpu_mask
         desk.is_plain[kind] = True
