@@ -346,7 +346,10 @@ def planner_of(desk: Desk, timed: TimedTasks, order: Order, ceilings: Ceilings, 
     """A planner that knows nothing yet."""
     num_nodes = len(desk.world.gpu_model)
     num_asks = int(order.ask.max(initial=-1)) + 1
-    numbers = slurm._replace(partition_factor=(), unmodelled=(), shares=(), billing=(), limits=Limits())  # of one type for all files
+    floats: dict[str, Any] = {name: float(getattr(slurm, name)) for name, usual in SlurmQueue()._asdict().items()
+                             if isinstance(usual, float)}
+    numbers = slurm._replace(  # of one type for all files
+        partition_factor=(), unmodelled=(), shares=(), billing=(), limits=Limits(), **floats)
     return Planner(
         desk, timed, order, ceilings, schedule, numbers, zero_s, np.full((num_asks, num_nodes), np.inf),
         np.full((num_asks, num_nodes), -1), np.full((num_asks, num_nodes), -1), np.zeros(num_nodes, np.int64),
