@@ -18,13 +18,31 @@ TEXT = text_of(CHAPTER, "markdown")
 PYTHON = re.findall(r"^```python\n(.*?)^```", TEXT, flags=re.M | re.S)
 CONTENTS = re.search(r"^```yaml\n(.*?)^```", TEXT, flags=re.M | re.S)[1]
 PRINTED = dict(re.findall(r"^```console\n\$ (.*?)\n(.*?)\n```", TEXT, flags=re.M | re.S))
-REFERENCE = """import sys
+SAY = """import contextlib, io, json, sys
 from pathlib import Path
+import pytest
+from sched_lab.cli import main
 sys.path.insert(0, "_ext")
 from book_reference import modules_by_page, page_lines
-modules = modules_by_page(Path("."))["online"]
-print(*page_lines("online", modules, Path("sched_lab")), sep="\\n")
+
+def said(act, words):
+    with contextlib.redirect_stdout(io.StringIO()) as text:
+        try:
+            code = act(words)
+        except SystemExit as end:
+            code = end.code
+    assert not code, text.getvalue()[-3000:]
+    return text.getvalue()
+
+pages = modules_by_page(Path("."))
+print(json.dumps([said({"pytest": pytest.main, "sched-lab": main}[program], words)
+                  for program, *words in json.loads(sys.argv[1])]
+                 + ["\\n".join(page_lines("online", pages["online"], Path("sched_lab")))]))
 """
+COMMANDS = {"help": "sched-lab inflate --help",
+            "tests": "pytest -q tests/test_faces.py -k worst-fit --color=no -p no:cacheprovider",
+            "run": "sched-lab inflate --policy worst-fit --out run --nodes=data/embedded/toy/nodes.csv "
+                   "--tasks=data/embedded/toy/tasks.csv"}
 
 
 def put_before(path: Path, line: str, added: str) -> None:
@@ -57,35 +75,31 @@ def printed(tmp_path_factory):
     put_before(policies, '"from sched_lab.online.pwr import pwr', f"    {json.dumps(imported)},\n")
     subprocess.run([Path(sys.executable).with_name("nbdev_export")], cwd=copy, check=True, capture_output=True)
 
-    def run(*command, **more):
-        settings = os.environ | {"PYTHONPATH": str(copy), "COLUMNS": "100", "TERM": "dumb"} | more
-        done = subprocess.run([sys.executable, *command], cwd=copy, env=settings, text=True, capture_output=True)
-        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-        return done.stdout
-    return run
+    settings = os.environ | {"PYTHONPATH": str(copy), "COLUMNS": "100", "TERM": "dumb", "NUMBA_DISABLE_JIT": "1"}
+    done = subprocess.run([sys.executable, "-c", SAY, json.dumps([line.split() for line in COMMANDS.values()])],
+                          cwd=copy, env=settings, text=True, capture_output=True)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return dict(zip([*COMMANDS, "reference"], json.loads(done.stdout), strict=True))
 
 
 def test_the_command_knows_it(printed):
-    words = " ".join(printed("-m", "sched_lab", "inflate", "--help").replace("│", " ").split())
-    assert PRINTED["sched-lab inflate --help"] in words
+    words = " ".join(printed["help"].replace("│", " ").split())
+    assert PRINTED[COMMANDS["help"]] in words
 
 
 def test_the_tests_of_every_policy_pass(printed):
-    command = "pytest -q tests/test_faces.py -k worst-fit"
-    said = printed("-m", *command.split(), "--color=no", "-p", "no:cacheprovider", NUMBA_DISABLE_JIT="1")
-    assert PRINTED[command] in said
+    assert PRINTED["pytest -q tests/test_faces.py -k worst-fit"] in printed["tests"]
 
 
 def test_the_reference_has_its_module_in_the_order_of_the_chapters(printed):
-    headings = [line for line in printed("-c", REFERENCE).splitlines() if line.startswith("## `online.")]
+    headings = [line for line in printed["reference"].splitlines() if line.startswith("## `online.")]
     assert PRINTED["make html"] in "\n".join(headings)
 
 
 def test_a_command_runs_it_and_its_line_has_the_numbers_of_the_chapter(printed):
     """Those of a cell, which compiles it; here on the toy, which is not worth it."""
-    toy = [f"--{name}=data/embedded/toy/{name}.csv" for name in ("nodes", "tasks")]
     line = re.compile(r"run/seed-0: worst-fit, \d+ arrivals to x = [\d.]+: ([\d.]+) kW, GRAR ([\d.]+), (\d+) failed.*")
-    assert line.fullmatch(printed("-m", "sched_lab", "inflate", *toy, "--policy", "worst-fit", "--out", "run").strip())
+    assert line.fullmatch(printed["run"].strip())
     shown = line.fullmatch(PRINTED["sched-lab inflate --policy worst-fit --out run"])
     table, = (text for cell in cells(CHAPTER) for output in cell.get("outputs", [])
               if "grar" in (text := "".join(output.get("data", {}).get("text/plain", ""))))

@@ -194,22 +194,12 @@ def test_cache_moves_when_the_package_folder_is_not_writable(toy, tmp_path):
     assert run(toy, XDG_CACHE_HOME=str(tmp_path / "nowhere")) == ["21", "0"]
 
 
-def test_without_numba_the_function_is_left_alone(toy):
-    block = "import sys; sys.modules['numba'] = None\n"
-    check = "from sched_lab.caller import cost\nprint(cost(10), type(cost).__name__)"
-    assert run_anew(toy, block + check) == ["21", "function"]
-
-
 def test_nothing_loads_the_compiler_before_it_is_needed(toy):
     code = ("import sys\nfrom sched_lab.caller import cost\nfrom sched_lab.lab.jit import interpreted\n"
             "with interpreted(True): print(cost(10))\nprint('numba' in sys.modules, cost(10), 'numba' in sys.modules)")
     assert run_anew(toy, code) == ["21", "False", "21", "True"]
     code = "from sched_lab.caller import cost\nprint(type(cost).__name__)"
     assert run_anew(toy, code, SCHED_LAB_COMPILE="never") == ["function"]
-
-
-def test_jit_can_be_switched_off(toy):
-    assert run_anew(toy, "from sched_lab.caller import cost\nprint(cost(10))", NUMBA_DISABLE_JIT="1") == ["21"]
 
 
 def test_a_function_of_a_notebook_is_not_cached():

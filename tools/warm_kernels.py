@@ -1,7 +1,7 @@
 """Kernels for the test of the chapters that come to life with the libraries loaded.
 
-Loading NumPy, pandas, numba and Altair takes two seconds, and each chapter has a kernel of its own. So one process
-loads them once, nothing of the package with them, and every kernel is a fork of it.
+Loading NumPy, pandas, numba and Altair takes two seconds, and SciPy two more where it is needed; each chapter has a
+kernel of its own. So one process loads them once, nothing of the package with them, and every kernel is a fork of it.
 """
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import sys
 import time
 from typing import Any
 
-LIBRARIES = ("ipykernel.ipkernel", "ipykernel.zmqshell", "numpy", "pandas", "numba", "altair")
+LIBRARIES = ("ipykernel.ipkernel", "ipykernel.zmqshell", "numpy", "pandas", "numba", "altair", "scipy.optimize",
+             "pydantic")
 
 
 class WarmKernel:

@@ -125,6 +125,7 @@ amounts = st.tuples(st.integers(0, 33), st.integers(0, 33), st.integers(0, 4))
 few = st.sampled_from([0, 0, 1, 7])
 
 
+@pytest.mark.usefixtures("python_itself")
 @pytest.mark.parametrize("policy", ["kubernetes", "kubernetes-most", "kubernetes-ratio", "slurm-lln", "volcano-binpack",
                                     "hami-binpack", "hami-spread"])
 @given(asked=st.tuples(few, few, st.integers(0, 2)),
@@ -146,6 +147,7 @@ def test_points_are_those_of_the_plain_form(policy, asked, nodes):
                               for node in can_host]
 
 
+@pytest.mark.usefixtures("python_itself")
 @pytest.mark.parametrize(("policy", "gpu"), [("slurm-lln", 0), ("hami-binpack", 2), ("hami-spread", 1)])
 def test_a_share_gets_the_first_the_fullest_or_the_emptiest_gpu_that_has_room(policy, gpu):
     world, class_of = world_with_memory(cluster_of([8000], [8192], [5]), tasks_of([1000], [1], [1], [300]))
