@@ -10,6 +10,7 @@ import pytest
 from typer.main import get_command
 
 from sched_lab.cli import app, main
+from sched_lab.lab.frames import InputError
 
 NODES = """sn,cpu_milli,memory_mib,gpu,model
 ant,16000,65536,2,T4
@@ -58,6 +59,13 @@ def assert_refused(code, capsys, *parts):
     assert all(part in error for part in parts), error
     assert "Traceback" not in error
     assert not Path("out").exists()
+
+
+def assert_refused_at(read, file, where, what):
+    """Check that a reader refuses a file in one line, which names the place in it, what is wrong, and a mend."""
+    with pytest.raises(InputError, match=re.escape(f"{file}, {where}: ")) as caught:
+        read(file)
+    assert what in str(caught.value) and caught.value.mend and "\n" not in str(caught.value)
 
 
 def assert_concluded(text, mark=""):

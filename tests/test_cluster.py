@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import importlib.util
-import re
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +23,7 @@ from sched_lab.cluster import (
 )
 from sched_lab.lab.frames import InputError, sha256
 from sched_lab.traces import find_data
+from tests.command_line import assert_refused_at
 
 ROOT = Path(__file__).parents[1]
 GOOD = "sn,cpu_milli,memory_mib,gpu,model\nada,96000,393216,8,G2\nbob,32000,65536,0,\n"
@@ -74,10 +75,7 @@ def test_a_model_without_gpus_is_dropped(tmp_path: Path) -> None:
 ])
 def test_a_wrong_node_list_is_refused_with_its_place(
         tmp_path: Path, right: str, wrong: str, where: str, what: str) -> None:
-    file = written(tmp_path, GOOD.replace(right, wrong))
-    with pytest.raises(InputError, match=re.escape(f"{file}, {where}: ")) as caught:
-        read_nodes(file)
-    assert what in str(caught.value) and caught.value.mend and "\n" not in str(caught.value)
+    assert_refused_at(read_nodes, written(tmp_path, GOOD.replace(right, wrong)), where, what)
 
 
 def test_only_known_models_pass_if_they_are_named(tmp_path: Path) -> None:
@@ -116,6 +114,7 @@ def test_a_state_of_another_cluster_is_refused() -> None:
 # --- the embedded cluster --------------------------------------------------------------------------------------------
 
 
+@cache
 def embedded_files() -> dict[str, bytes]:
     """Return what tools/make_embedded.py would write."""
     spec = importlib.util.spec_from_file_location("make_embedded", ROOT / "tools" / "make_embedded.py")

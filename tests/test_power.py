@@ -27,6 +27,7 @@ from sched_lab.power import (
     read_gpu_power,
 )
 from sched_lab.traces import Arrivals, toy_tasks
+from tests.command_line import assert_refused_at
 
 ANT, BEE, CAT, DOG = range(4)  # 16, 32, 64, 32 vCPU; 2 x T4, 4 x G2, 1 x A100, none
 repeatable = settings(derandomize=True, deadline=None, max_examples=50)
@@ -170,16 +171,12 @@ def test_tables_add_and_override_for_one_power_model_only(tmp_path: Path) -> Non
 ])
 def test_a_wrong_table_of_cpus_is_refused_with_its_place(
         tmp_path: Path, right: str, wrong: str, where: str, what: str) -> None:
-    file = written(tmp_path, CPUS.replace(right, wrong))
-    with pytest.raises(InputError, match=re.escape(f"{file}, {where}: ")) as caught:
-        read_cpu_power(file)
-    assert what in str(caught.value) and caught.value.mend and "\n" not in str(caught.value)
+    assert_refused_at(read_cpu_power, written(tmp_path, CPUS.replace(right, wrong)), where, what)
 
 
 def test_a_wrong_table_of_gpus_is_refused_with_its_place(tmp_path: Path) -> None:
     file = written(tmp_path, GPUS.replace("70,700", "700,70"))
-    with pytest.raises(InputError, match=re.escape(f"{file}, row 3, column full_w: full power is below idle power")):
-        read_gpu_power(file)
+    assert_refused_at(read_gpu_power, file, "row 3, column full_w", "full power is below idle power")
 
 
 def test_a_model_without_watts_is_refused() -> None:

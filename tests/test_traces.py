@@ -41,7 +41,7 @@ from sched_lab.traces import (
     toy_tasks,
 )
 from studies.embedded import generate_tasks, quotas, task_statistics
-from tests.command_line import content
+from tests.command_line import assert_refused_at, content
 from tests.online.recorded import recorded_seeds
 
 ROOT = Path(__file__).parents[1]
@@ -114,10 +114,7 @@ def test_demands_are_made_plain(tmp_path: Path, cells: str, num_gpus: int, gpu_m
 ])
 def test_a_wrong_task_list_is_refused_with_its_place(
         tmp_path: Path, right: str, wrong: str, where: str, what: str) -> None:
-    file = written(tmp_path, GOOD.replace(right, wrong))
-    with pytest.raises(InputError, match=re.escape(f"{file}, {where}: ")) as caught:
-        read_tasks(file)
-    assert what in str(caught.value) and caught.value.mend and "\n" not in str(caught.value)
+    assert_refused_at(read_tasks, written(tmp_path, GOOD.replace(right, wrong)), where, what)
 
 
 @pytest.mark.parametrize(("column", "value", "what"), [

@@ -28,7 +28,7 @@ from sched_lab.fleet.live.core import (
 )
 from sched_lab.fleet.live.state import explain_standing
 from sched_lab.lab.frames import InputError
-from sched_lab.lab.jit import interpreted, runs_interpreted
+from sched_lab.lab.jit import runs_interpreted
 from sched_lab.online.inflation import inflate, sample_arrivals
 from sched_lab.online.model import PowerSettings
 from sched_lab.online.policies import POLICIES
@@ -39,13 +39,7 @@ TAINT = '[{"key": "only", "value": "gpu", "effect": "NoSchedule"}]'
 TOLERATES = '{"tolerations": [{"key": "only", "operator": "Exists"}]}'
 A, B, C = (LiveNode("a", "T4", 2, 8000, 16384), LiveNode("b", "T4", 4, 16000, 16384),
            LiveNode("c", "G2", 2, 8000, None, '{"zone": "east"}', TAINT))
-
-
-@pytest.fixture(autouse=True)
-def plain():
-    """Let Python run the kernels: on so few nodes nothing is worth compiling."""
-    with interpreted(is_small=True):
-        yield
+pytestmark = pytest.mark.usefixtures("python_itself")
 
 
 def pod(uid: str, *shares: tuple, cpu: int = 1000, memory: int = 1024, **rest) -> LivePod:

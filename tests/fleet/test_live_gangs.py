@@ -25,7 +25,6 @@ from sched_lab.fleet.live.core import (
 )
 from sched_lab.fleet.live.journal import Journal, replay_journal
 from sched_lab.fleet.live.lease import Lease
-from sched_lab.lab.jit import interpreted
 from sched_lab.traces import toy_tasks
 from tests.fleet import objects
 from tests.fleet.audit import AuditedCluster
@@ -35,13 +34,7 @@ from tests.fleet.test_bridge import DrivenBridge, Server
 from tests.fleet.test_live import cluster_with
 
 SETTINGS = LiveSettings(target=toy_tasks())
-
-
-@pytest.fixture(autouse=True)
-def plain():
-    """Let Python run the kernels: on so few nodes nothing is worth compiling."""
-    with interpreted(is_small=True):
-        yield
+pytestmark = pytest.mark.usefixtures("python_itself")
 
 
 def part(name: str, num_gpus: int = 1, milli: int = 1000, gang: str | None = None) -> LivePod:
