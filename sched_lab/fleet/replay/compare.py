@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice, product
@@ -178,6 +178,26 @@ def schedule_in(frame: pd.DataFrame) -> Schedule:
     return Schedule(own[1], own[2], own[3], own[4], Lost(lost[0], lost[1], lost[2], lost[3], lost[4]))
 
 
+def replay_missing(schedules: dict[tuple[str, str], Schedule], run: Callable[..., pd.DataFrame], names: tuple[str, str],
+                   folder: Path | None, workers: int, depends_on: Mapping[str, Any] | None,
+                   cells: Iterable[tuple[str, str]]) -> None:
+    """Replay what has not been replayed yet.
+
+    Parameters
+    ----------
+    schedules : by cell; what is replayed is added
+    run, names : makes the frame of `replay_cell` of a cell, and takes its parts by these names
+    folder, workers, depends_on : as `compare`
+    cells : what is wanted
+    """
+    missing = [cell for cell in dict.fromkeys(cells) if cell not in schedules]
+    named = [dict(zip(names, cell, strict=True)) for cell in missing]
+    frames = [run(**cell) for cell in named] if folder is None or not named else compute_cells(
+        run, named, folder, workers=min(workers, len(named)), shown="levers" if "lever" in names else "replays",
+        depends_on=depends_on)[0]
+    schedules.update(zip(missing, map(schedule_in, frames), strict=True))
+
+
 def queued(problem: Problem, schedule: Schedule) -> float:
     """Tasks, times the mean number of those that wait while others come."""
     span_s = max(1.0, float(np.ptp(problem.submit_s)))
@@ -213,16 +233,9 @@ def schedules_of(problem: Problem, asked: Question, names: Sequence[str], folder
     problem, asked, folder, workers, depends_on : as `compare`
     names : the policies
     """
-    run = partial(replay_cell, problem, asked)
     schedules: dict[tuple[str, str], Schedule] = {}
-
-    def replay_all(cells: Sequence[tuple[str, str]]) -> None:
-        missing = [cell for cell in cells if cell not in schedules]
-        named = [dict(zip(("policy", "backfill"), cell, strict=True)) for cell in missing]
-        frames = [run(**cell) for cell in named] if folder is None or not named else compute_cells(
-            run, named, folder, workers=min(workers, len(named)), shown="replays", depends_on=depends_on)[0]
-        schedules.update(zip(missing, map(schedule_in, frames), strict=True))
-
+    replay_all = partial(replay_missing, schedules, partial(replay_cell, problem, asked), ("policy", "backfill"),
+                         folder, workers, depends_on)
     others = [name for name in names if name != RECORDED]
     rules: list[tuple[str, str]] = []
     if others and (asked.fit or not asked.policies and asked.at_s is None):
@@ -592,21 +605,34 @@ LEVERS = ["lever", "choice", "mean_wait_s", *Estimate._fields[:3], "tasks", *Est
 QUEUE, PLACEMENT = "queue", "placement"
 
 
-def levers_of(waits: Mapping[tuple[str, str], Waits], backfill: str, submit_s: Floats,
-              span: tuple[float, float], moved: Mapping[tuple[str, str], Waits] | None = None) -> pd.DataFrame:
-    """What each other policy, rule of the queue or lever does to waiting, against the first one replayed.
+def first_replayed(schedules: Mapping[tuple[str, str], Any]) -> tuple[str, str]:
+    """Policy and rule of what was replayed first, empty if nothing was."""
+    return next((cell for cell in schedules if cell[0] != RECORDED), ("", ""))
+
+
+def levers_among(replayed: Mapping[tuple[str, str], Any], backfill: str) -> dict[tuple[str, str], Any]:
+    """What other policies, and the first under other rules, came to, by lever and choice; the first itself at the top.
 
     Parameters
     ----------
-    waits : by policy and rule, without the record
+    replayed : by policy and rule
     backfill : rule that was asked for
+    """
+    first, _ = first_replayed(replayed)
+    return {(PLACEMENT, policy) if rule == backfill else (QUEUE, rule): one
+            for (policy, rule), one in replayed.items() if policy == first or (policy != RECORDED and rule == backfill)}
+
+
+def levers_of(waits: Mapping[tuple[str, str], Waits], submit_s: Floats, span: tuple[float, float]) -> pd.DataFrame:
+    """What each lever does to waiting, against the first one replayed.
+
+    Parameters
+    ----------
+    waits : by lever and choice
     submit_s, span : when tasks came, and the horizon
-    moved : by lever and choice
     """
     rows = []
-    named = {(PLACEMENT, policy) if rule == backfill else (QUEUE, rule): mine
-             for (policy, rule), mine in waits.items()} | dict(moved or {})
-    for (lever, choice), mine in named.items():
+    for (lever, choice), mine in waits.items():
         first = next(iter(waits.values()))
         apart = mine.wait_s - first.wait_s
         found = wait_difference(apart, submit_s, who_waits(submit_s, [mine, first], span), span)
@@ -837,9 +863,7 @@ def compared(problem: Problem, asked: Question, names: Sequence[str], lacking: S
                                              (outcomes[against].curve, waits[against]),
                                              problem.submit_s)]
     columns = ["policy", "against", "quantity", *Estimate._fields]
-    first = next((cell[0] for cell in schedules if cell[0] != RECORDED), "")
-    levers = levers_of({cell: one for cell, one in all_waits.items() if cell[0] == first or (
-        cell[0] != RECORDED and cell[1] == asked.backfill)}, asked.backfill, problem.submit_s, horizon)
+    levers = levers_of(levers_among(all_waits, asked.backfill), problem.submit_s, horizon)
     fidelity, in_use = (pd.DataFrame(columns=FIDELITY), pd.DataFrame()) if asked.cap_w is not None else (
         fidelity_over(problem, schedules, is_pinned, asked.at_s))
     about = about_of(asked, list(chosen), horizon, lacking, tariff)
@@ -853,8 +877,7 @@ def compared(problem: Problem, asked: Question, names: Sequence[str], lacking: S
     if ruled and (asked.slurm.limits.qualities or asked.slurm.limits.associations):
         about["assumptions"].append(f"under {ruled[0][0]} {limit_words(asked.slurm.limits, problem, ruled[0][1])}")
     if len(fidelity) and fidelity["misfit"].iloc[0] > 1:
-        about["missing"] = missing_of(problem, asked, outcomes, next(
-            one for cell, one in schedules.items() if cell[0] != RECORDED))
+        about["missing"] = missing_of(problem, asked, outcomes, schedules[first_replayed(schedules)])
     return Comparison(problem, outcomes, pd.DataFrame(summary), table,
                       pd.DataFrame(differences, columns=columns), levers, about, fidelity, in_use, schedules)
 

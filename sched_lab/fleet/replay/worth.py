@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,22 +15,22 @@ import pandas as pd
 
 from ...bill import tariff_of
 from ...cluster import WHOLE_GPU_MILLI
-from ...lab.arrays import Integers, Truths
+from ...lab.arrays import Floats, Integers, Truths
 from ...lab.jit import interpreted
-from ...lab.sweeps import compute_cells
 from .compare import (
-    RECORDED,
     Comparison,
     Question,
     Waits,
     blind_to,
     curve_over,
     energy_difference,
+    first_replayed,
     is_small,
     kwh_of,
+    levers_among,
     levers_of,
     replay_cell,
-    schedule_in,
+    replay_missing,
     waits_of,
     who_waits,
 )
@@ -51,7 +51,7 @@ SLEEP_AFTER_S = 900.0
 CAP_SHARE = 0.9  # of the way from the power of idle nodes to the largest hour
 MOST_UNSERVED = 0.01  # of the tasks: a lever that leaves more of them unserved is none
 MONTH_S = 30 * 86_400
-WORTH = ["gpu_h_month", "kwh_month", "eur_month", "kwh_apart", "kwh_low", "kwh_high", "worth_gpus"]
+OF_ENERGY = ("kwh_month", "eur_month", "kwh_apart", "kwh_low", "kwh_high")
 
 
 def node_rows(num_nodes: int, scale: float) -> Integers:
@@ -125,77 +125,48 @@ def replay_lever(problem: Problem, asked: Question, policy: str, lever: str, cho
     return replay_cell(with_lever(problem, lever, choice), asked, policy, asked.backfill)
 
 
-class Levers:
-    """Replays of one month with one lever moved at a time.
+def mean_wait_s(waits: Waits, enough: float) -> float:
+    """Mean over the jobs that started; infinite if fewer did than are enough for it to count."""
+    started = waits.wait_s[np.isfinite(waits.wait_s)]
+    return float(started.mean()) if len(started) >= max(1.0, enough) else np.inf
+
+
+def search(wait_with: Callable[[int], float], base: int, step: int, target_s: float) -> None:
+    """Look for a larger cluster that waits as little: ever larger ones, and then between the last two of them.
 
     Parameters
     ----------
-    comparison, asked : the policies and rules that were replayed, and the question
-    folder, workers, depends_on : as `compare`
+    wait_with : mean wait with a number of nodes
+    base, step, target_s : nodes that are there, how many more are tried first, and the wait
     """
+    low, high = base, base + step
+    while wait_with(high) > target_s and high < MOST_SCALE * base:
+        low, high = high, base + 2 * (high - base)
+    for _ in range(BISECTIONS):
+        if high - low <= 1:
+            break
+        middle = (low + high) // 2
+        low, high = (middle, high) if wait_with(middle) > target_s else (low, middle)
 
-    def __init__(self, comparison: Comparison, asked: Question, folder: Path | None, workers: int,
-                 depends_on: Mapping[str, Any] | None) -> None:
-        self.problem, self.about = comparison.problem, comparison.about
-        self.lacking = models_without_watts(self.problem, asked.power)
-        self.asked = replace(blind_to(asked, self.lacking), backfill=str(self.about["backfill"]))
-        self.schedules = {cell: one for cell, one in comparison.schedules.items() if cell[0] != RECORDED}
-        self.policy = next(iter(self.schedules), ("", ""))[0]
-        self.schedules = {cell: one for cell, one in self.schedules.items()
-                          if cell[0] == self.policy or cell[1] == self.asked.backfill}
-        self.curves = {name: one.curve for name, one in comparison.outcomes.items()}
-        self.place, self.workers, self.depends_on = folder, workers, depends_on
-        self.moved: dict[tuple[str, str], Schedule] = {}
-        self.enough = 0.0  # jobs that start, for a mean wait to count
-        for first in list(self.schedules.values())[:1]:
-            self.enough = (1 - MOST_UNSERVED) * np.isfinite(self.waits(first).wait_s).sum()
 
-    def replay(self, cells: Iterable[tuple[str, str]]) -> None:
-        """Replay what has not been replayed yet, by lever and choice."""
-        run = partial(replay_lever, self.problem, self.asked, self.policy)
-        missing = [cell for cell in dict.fromkeys(cells) if cell not in self.moved]
-        named = [dict(zip(("lever", "choice"), cell, strict=True)) for cell in missing]
-        frames = [run(**cell) for cell in named] if self.place is None or not named else compute_cells(
-            run, named, self.place, workers=min(self.workers, len(named)), shown="levers",
-            depends_on={**(self.depends_on or {}), "policy": self.policy, "backfill": self.asked.backfill})[0]
-        self.moved.update(zip(missing, map(schedule_in, frames), strict=True))
+def gpus_as_good(wait_s: float, own_wait_s: float, gpus: Sequence[int], waits_s: Sequence[float], own: int) -> float:
+    """How many GPUs more bring a mean wait, between clusters that were replayed; NaN if none of them does.
 
-    def waits(self, schedule: Schedule) -> Waits:
-        """Waits of a schedule."""
-        return waits_of(self.problem, schedule, np.zeros(len(self.problem.tasks), bool))
-
-    def mean_wait_s(self, waits: Waits) -> float:
-        """Mean over the jobs that started; infinite if clearly fewer did than in what was replayed first."""
-        started = waits.wait_s[np.isfinite(waits.wait_s)]
-        return float(started.mean()) if len(started) >= max(1.0, self.enough) else np.inf
-
-    def gpus_and_waits(self) -> tuple[Integers, list[float]]:
-        """GPUs of the clusters that were tried and serve enough, ascending, and the mean wait of each."""
-        base = len(self.problem.cluster)
-        counts = {base: next(iter(self.schedules.values()))} | {
-            base + int(choice): one for (lever, choice), one in self.moved.items() if lever == NODES}
-        waits_s = {count: self.mean_wait_s(self.waits(counts[count])) for count in sorted(counts)}
-        enough = [count for count, wait_s in waits_s.items() if np.isfinite(wait_s)]
-        gpus = [int(self.problem.cluster.num_gpus[node_rows(base, count / base)].sum()) for count in enough]
-        return np.array(gpus), [waits_s[count] for count in enough]
-
-    def search(self, target_s: float, step: int) -> None:
-        """Replay larger clusters until one waits as little, and then between the last two of them."""
-        base = len(self.problem.cluster)
-
-        def wait_s(count: int) -> float:
-            cell = (NODES, f"{count - base:+d}")
-            self.replay([cell])
-            return self.mean_wait_s(self.waits(self.moved[cell]))
-
-        low, high = base, base + step
-        while wait_s(high) > target_s and high < MOST_SCALE * base:
-            low, high = high, base + 2 * (high - base)
-        for _ in range(BISECTIONS):
-            if high - low <= 1:
-                break
-            middle = (low + high) // 2
-            low, high = (middle, high) if wait_s(middle) > target_s else (low, middle)
+    Parameters
+    ----------
+    wait_s, own_wait_s : with a lever, and without
+    gpus, waits_s : of the clusters, ascending, and their mean waits
+    own : GPUs that are there
+    """
+    if wait_s == own_wait_s:  # fewer GPUs may do, too
+        return 0.0
+    falling_s = np.minimum.accumulate(waits_s)
+    if not len(gpus) or not falling_s[-1] <= wait_s <= falling_s[0]:
+        return np.nan
+    at = np.flatnonzero(falling_s <= wait_s)[0]
+    if at and falling_s[at - 1] > falling_s[at]:
+        return float(np.interp(-wait_s, -falling_s[at - 1:at + 1], gpus[at - 1:at + 1])) - own
+    return float(gpus[at]) - own
 
 
 def with_worth(comparison: Comparison, asked: Question, folder: Path | None = None, *, workers: int = 1,
@@ -213,85 +184,85 @@ def with_worth(comparison: Comparison, asked: Question, folder: Path | None = No
     comparison, asked : as `compare` gives and takes them
     folder, workers, depends_on : as `compare`
     """
-    levers = Levers(comparison, asked, folder, workers, depends_on)
-    if not levers.schedules:
-        return comparison
     problem, about = comparison.problem, comparison.about
-    base_curve = levers.curves[levers.policy]
+    lacking = models_without_watts(problem, asked.power)
+    asked = replace(blind_to(asked, lacking), backfill=str(about["backfill"]))
+    tried = levers_among(comparison.schedules, asked.backfill)
+    if not tried:
+        return comparison
+    first = next(iter(tried.values()))
+    policy, _ = first_replayed(comparison.schedules)
+    base_curve = comparison.outcomes[policy].curve
     base, step = len(problem.cluster), max(1, round(NODE_SHARE * len(problem.cluster)))
     cells = [(NODES, f"{more:+d}") for more in (-step, step) if base + more > 0] + levers_of_tasks(problem)
-    if levers.asked.backfill in BOOKED:
+    if asked.backfill in BOOKED:
         if problem.walltime_s is not None:
             cells.append((WALLTIMES, "half"))
-    elif not levers.lacking and levers.asked.cap_w is None:
+    elif not lacking and asked.cap_w is None:
         idle_w = base_curve["eopc_w"].min()
         cells.append((CAP, f"{np.ceil(idle_w + CAP_SHARE * (base_curve['eopc_w'].max() - idle_w)):.0f}"))
     if problem.outages is not None:
         cells.append((OUTAGES, "none"))
-    with interpreted(is_small(problem, levers.asked.backfill)):
-        levers.replay(cells)
-        first = next(iter(levers.schedules.values()))
-        tried = {cell: levers.waits(one) for cell, one in levers.schedules.items()}
-        moved = {cell: levers.waits(levers.moved[cell]) for cell in cells}
-        if not levers.lacking:
-            moved[SLEEP, f"{SLEEP_AFTER_S / 60:g}"] = levers.waits(first)
-        least_s = min(map(levers.mean_wait_s, [*tried.values(), *moved.values()]), default=np.nan)
-        own_s = levers.mean_wait_s(levers.waits(first))
-        if least_s < own_s:
-            levers.search(least_s, step)
+    moved: dict[tuple[str, str], Schedule] = {}
+    replay_all = partial(replay_missing, moved, partial(replay_lever, problem, asked, policy), ("lever", "choice"),
+                         folder, workers, {**(depends_on or {}), "policy": policy, "backfill": asked.backfill})
+    waits_in = partial(waits_of, problem, is_pinned=np.zeros(len(problem.tasks), bool))
+    own = waits_in(first)
+    enough = (1 - MOST_UNSERVED) * np.isfinite(own.wait_s).sum()  # jobs that start, for a mean wait to count
+    waited_s = {base: mean_wait_s(own, enough)}  # by number of nodes
+
+    def wait_with(num_nodes: int) -> float:
+        cell = (NODES, f"{num_nodes - base:+d}")
+        replay_all([cell])
+        waited_s[num_nodes] = mean_wait_s(waits_in(moved[cell]), enough)
+        return waited_s[num_nodes]
+
+    with interpreted(is_small(problem, asked.backfill)):
+        replay_all(cells)
+        tried |= moved | ({} if lacking else {(SLEEP, f"{SLEEP_AFTER_S / 60:g}"): first})
+        waits = {cell: waits_in(one) for cell, one in tried.items()}
+        for lever, choice in cells:
+            if lever == NODES:
+                wait_with(base + int(choice))
+        least_s = min(mean_wait_s(one, enough) for one in waits.values())
+        if least_s < waited_s[base]:
+            search(wait_with, base, step, least_s)
         span = float(about["from_s"]), float(about["until_s"])
-        frame = levers_of(tried, levers.asked.backfill, problem.submit_s, span, moved)
-        worth = worth_of(levers, frame, base_curve, span)
-    whole = pd.concat([frame, worth], axis=1)
-    return replace(comparison, levers=whole, about={**about, "worth": True})
+        frame = levers_of(waits, problem.submit_s, span)
+        worth = pd.DataFrame([a_month(problem, asked, lacking, cell, one, base_curve, who_waits(
+            problem.submit_s, [own, waits[cell]], span)) for cell, one in tried.items()])
+    sizes = [count for count in sorted(waited_s) if np.isfinite(waited_s[count])]
+    gpus = [int(problem.cluster.num_gpus[node_rows(base, count / base)].sum()) for count in sizes]
+    waits_in_full_s = frame["mean_wait_s"].where(frame["tasks"] >= enough)  # who is never served does not wait
+    worth["worth_gpus"] = [gpus_as_good(
+        wait_s, frame["mean_wait_s"].iloc[0], gpus, [waited_s[count] for count in sizes],
+        int(problem.cluster.num_gpus.sum())) for wait_s in waits_in_full_s]
+    return replace(comparison, levers=pd.concat([frame, worth], axis=1), about={**about, "worth": True})
 
 
-def worth_of(levers: Levers, frame: pd.DataFrame, base_curve: pd.DataFrame,
-             span: tuple[float, float]) -> pd.DataFrame:
-    """GPU hours, energy and cost of each row of `levers_of`, a month, and what it is worth in GPUs.
+def a_month(problem: Problem, asked: Question, lacking: Sequence[str], cell: tuple[str, str], schedule: Schedule,
+            base_curve: pd.DataFrame, busy: tuple[Floats, Floats]) -> dict[str, float]:
+    """GPU hours, energy and cost of a schedule a month, and how much more energy that is than before.
 
     Parameters
     ----------
-    levers, frame : what was replayed, and its waits
+    problem, asked, lacking : of the comparison
+    cell, schedule : lever and choice, and what came of them
     base_curve : of what was replayed first
-    span : first and last moment
+    busy : when somebody waits (`who_waits`)
     """
-    problem, asked = levers.problem, levers.asked
+    lever, choice = cell
+    column = "asleep_w" if lever == SLEEP else "eopc_w"
+    if lever == SLEEP:
+        asked = replace(asked, asleep_after_s=60 * float(choice))
     edges_s = np.append(base_curve["start_s"].to_numpy(), base_curve["end_s"].iloc[-1])
+    span = float(edges_s[0]), float(edges_s[-1])
+    hours, month = np.diff(edges_s) / 3600, MONTH_S / (span[1] - span[0])
     tariff = tariff_of(asked.price, asked.carbon, problem.zero, span)
-    base_waits = levers.waits(next(iter(levers.schedules.values())))
-    gpus, waits_s = levers.gpus_and_waits()
-    own, own_wait_s = int(problem.cluster.num_gpus.sum()), frame["mean_wait_s"].iloc[0]
-    falling_s = np.minimum.accumulate(waits_s)
-    month = MONTH_S / (span[1] - span[0])
-    rows = []
-    waits_in_full_s = frame["mean_wait_s"].where(frame["tasks"] >= levers.enough)  # who is never served does not wait
-    for lever, choice, wait_s in zip(frame["lever"], frame["choice"], waits_in_full_s, strict=True):
-        column, question, changed = "eopc_w", asked, problem
-        if (lever, choice) in levers.moved:
-            schedule, changed = levers.moved[lever, choice], with_lever(problem, lever, choice)
-        elif lever == SLEEP:
-            schedule, column = next(iter(levers.schedules.values())), "asleep_w"
-            question = replace(asked, asleep_after_s=60 * float(choice))
-        else:
-            cell = (choice, asked.backfill) if lever == "placement" else (levers.policy, choice)
-            schedule = levers.schedules[cell]
-        curve = curve_over(changed, schedule, question, edges_s, tariff, column)
-        row = dict.fromkeys(WORTH, np.nan)
-        hours = np.diff(edges_s) / 3600
-        row["gpu_h_month"] = float((gpus_over(problem, schedule, edges_s) * hours).sum()) * month  # as tasks asked
-        if not levers.lacking:
-            busy = who_waits(problem.submit_s, [base_waits, levers.waits(schedule)], span)
-            apart = energy_difference(kwh_of(curve, column) - kwh_of(base_curve), edges_s, busy)
-            row |= {"kwh_month": kwh_of(curve, column).sum() * month, "eur_month": curve["cost"].sum() * month,
-                    "kwh_apart": apart.difference * month, "kwh_low": apart.low * month,
-                    "kwh_high": apart.high * month}
-        if wait_s == own_wait_s:  # fewer GPUs may do, too
-            row["worth_gpus"] = 0.0
-        elif len(gpus) and falling_s[-1] <= wait_s <= falling_s[0]:
-            at = np.flatnonzero(falling_s <= wait_s)[0]
-            row["worth_gpus"] = float(gpus[at]) - own
-            if at and falling_s[at - 1] > falling_s[at]:
-                row["worth_gpus"] = float(np.interp(-wait_s, -falling_s[at - 1:at + 1], gpus[at - 1:at + 1])) - own
-        rows.append(row)
-    return pd.DataFrame(rows, columns=WORTH)
+    curve = curve_over(with_lever(problem, lever, choice), schedule, asked, edges_s, tariff, column)
+    served = {"gpu_h_month": float((gpus_over(problem, schedule, edges_s) * hours).sum()) * month}
+    if lacking:
+        return served | dict.fromkeys(OF_ENERGY, np.nan)
+    apart = energy_difference(kwh_of(curve, column) - kwh_of(base_curve), edges_s, busy)
+    amounts = (kwh_of(curve, column).sum(), curve["cost"].sum(), apart.difference, apart.low, apart.high)
+    return served | dict(zip(OF_ENERGY, (month * amount for amount in amounts), strict=True))
