@@ -14,12 +14,13 @@ import pandas as pd
 from sched_lab.cluster import Cluster
 from sched_lab.fleet.read.tables import Ledger
 from sched_lab.fleet.replay.case import parts_of_jobs
-from sched_lab.fleet.replay.compare import wait_difference, waits_of, who_waits
+from sched_lab.fleet.replay.compare import wait_difference, who_waits
 from sched_lab.fleet.replay.events import replay
 from sched_lab.fleet.replay.meter import measure
 from sched_lab.fleet.replay.outages import Outages
 from sched_lab.fleet.replay.problem import Problem, Schedule, with_tasks
 from sched_lab.fleet.replay.slurm import SlurmQueue
+from sched_lab.fleet.replay.waits import waits_of
 from sched_lab.lab.arrays import Floats, Integers, Texts, Truths
 from sched_lab.lab.frames import sha256
 from sched_lab.lab.sweeps import grid

@@ -9,9 +9,10 @@ import pytest
 from sched_lab.cluster import Cluster, toy_cluster
 from sched_lab.fleet.replay import bounds
 from sched_lab.fleet.replay.bounds import energy_bounds, floors_of, pooled_completions, wait_bound
-from sched_lab.fleet.replay.compare import kwh_of, waits_of
+from sched_lab.fleet.replay.compare import kwh_of
 from sched_lab.fleet.replay.events import BACKFILLS, replay
 from sched_lab.fleet.replay.meter import measure
+from sched_lab.fleet.replay.waits import waits_of
 from sched_lab.online.model import PowerSettings
 from sched_lab.traces import toy_tasks
 from tests.fleet.problems import problem_like, random_problem, tasks_like, texts

@@ -10,13 +10,13 @@ from sched_lab.cluster import toy_cluster
 from sched_lab.fleet.read.tables import NODE_COLUMNS, TASK_COLUMNS, ClusterTables, Ledger, with_columns
 from sched_lab.fleet.replay.compare import (
     Question,
-    Waits,
     compare,
     differences_of,
-    edges_of,
 )
 from sched_lab.fleet.replay.events import replay_booked, replay_events
+from sched_lab.fleet.replay.fidelity import edges_of
 from sched_lab.fleet.replay.problem import problem_of, recorded
+from sched_lab.fleet.replay.waits import Waits
 from sched_lab.fleet.replay.what_if import changed, read_what_if
 from sched_lab.lab.frames import InputError
 from sched_lab.online.model import PowerSettings

@@ -9,14 +9,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...cluster import WHOLE_GPU_MILLI, empty_state
+from ...cluster import WHOLE_GPU_MILLI
 from ...lab.arrays import Floats, Integers, Texts, Truths
-from ...lab.jit import interpreted, njit
+from ...lab.jit import njit
 from ...online.model import PowerSettings
-from ...power import Power, cpu_power_milliwatt, gpu_power_milliwatt
+from ...power import Power
 from ...traces import admits
-from .outages import steps_over
-from .problem import Problem, Schedule, of_jobs, power_of_problem
+from .outages import apart, mean_over, steps_over
+from .problem import Problem, Schedule, idle_milliwatts, power_of_problem
+from .waits import of_jobs
 
 __all__ = ['energy_bounds', 'floors_of', 'wait_bound']
 
@@ -51,10 +52,12 @@ class Floors(NamedTuple):
 
     Parameters
     ----------
+    node_w : (nodes,) of each node without tasks, awake
     idle_w, asleep_w : of a cluster without tasks, awake and asleep
     gpu, gpu_asleep, cpu : cheapest supply; of GPUs also with the idle power of their nodes
     """
 
+    node_w: Floats
     idle_w: float
     asleep_w: float
     gpu: Supply
@@ -72,18 +75,14 @@ def floors_of(problem: Problem, settings: PowerSettings, asleep_w: float) -> Flo
     asleep_w : what an empty node draws that sleeps
     """
     power = power_of_problem(problem, settings)
-    state = empty_state(problem.cluster)
-    with interpreted(True):  # once for each node
-        idle_w = np.array([
-            (cpu_power_milliwatt(power, node, state.cpu_left_milli[node])
-             + gpu_power_milliwatt(power, node, state.gpu_left_milli[node])) / 1000
-            for node in range(len(problem.cluster))])
+    idle_mw = idle_milliwatts(problem, settings)
+    idle_w = idle_mw.sum(axis=0) / 1000
     slope = slope_of(power)
     gpu_price = slope * (power.gpu_full_w - power.gpu_idle_w) / WHOLE_GPU_MILLI
     cpu_price = slope * (power.cpu_full_w - power.cpu_idle_w) / (2000 * power.cpu_cores)
     gpu_milli = (WHOLE_GPU_MILLI * power.num_gpus).astype(float)
     awake_w = np.maximum(0, idle_w - asleep_w)
-    return Floors(float(idle_w.sum()), float(np.minimum(idle_w, asleep_w).sum()),
+    return Floors((idle_mw / 1000).sum(axis=0), float(idle_w.sum()), float(np.minimum(idle_w, asleep_w).sum()),
                   supply_of(gpu_milli, gpu_price),
                   supply_of(gpu_milli, gpu_price + awake_w / np.maximum(gpu_milli, 1)),
                   supply_of(power.cpu_milli.astype(float), cpu_price))
@@ -99,7 +98,7 @@ def demand_over(schedule: Schedule, amount: Integers,
 
 def energy_bounds(problem: Problem, schedule: Schedule, floors: Floors,
                   horizon: tuple[float, float]) -> tuple[float, float]:
-    """Least energy of what ran when it ran, kWh: nodes always awake, and empty ones asleep.
+    """Least energy of what ran when it ran, kWh: nodes always awake, and empty ones asleep; nodes that are down draw nothing.
 
     Parameters
     ----------
@@ -113,7 +112,12 @@ def energy_bounds(problem: Problem, schedule: Schedule, floors: Floors,
     length_s = horizon[1] - horizon[0]
     awake = floors.idle_w * length_s + (floors.gpu.at(gpu) * gpu_s).sum() + for_cpu
     asleep = floors.asleep_w * length_s + (floors.gpu_asleep.at(gpu) * gpu_s).sum() + for_cpu
-    return float(awake / 3.6e6), float(asleep / 3.6e6)
+    off_kwh = 0.0
+    if problem.outages is not None:
+        down, edges_s = apart(problem.outages.down), np.array(horizon)
+        off_w = mean_over(down.from_s, down.until_s, floors.node_w[down.node], edges_s)
+        off_kwh = float(off_w[0]) * float(length_s) / 3.6e6
+    return max(0.0, float(awake / 3.6e6) - off_kwh), max(0.0, float(asleep / 3.6e6) - off_kwh)
 
 
 @njit(cache=True)

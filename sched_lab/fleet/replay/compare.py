@@ -9,38 +9,33 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice, product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from ...cluster import WHOLE_GPU_MILLI, empty_state
-from ...lab.arrays import Floats, Integers, Texts, Truths
+from ...lab.arrays import Floats
 from ...lab.frames import InputError, advice_on
 from ...lab.jit import interpreted
 from ...lab.sweeps import compute_cells
 from ...bill import Tariff, tariff_of
 from ...meter import amounts_in, coarser, with_edges
 from ...online.inflation import failures_frame
-from ...online.joint import stranded_milli, usual_ratio
 from ...online.model import Placements, PowerSettings
 from ...online.policies import POLICIES, policy_of
-from ...power import cpu_power_milliwatt, gpu_power_milliwatt
-from ...traces import gpu_requests
-from .bounds import Floors, energy_bounds, floors_of, wait_bound
+from .bounds import energy_bounds, floors_of, wait_bound
+from .closed import with_closed
 from .events import BOOKED, COMPARED, replay
-from .fidelity import FIDELITY, fidelity_of, gpus_over, record_of, room_while_waiting
+from .fidelity import FIDELITY, edges_of, fidelity_over, horizon_of, record_of, room_while_waiting
 from .intervals import CONFIDENCE, Estimate, busy_periods, estimate_over
 from .limits import limit_words
 from .meter import measure, refused_tasks
-from .outages import Lost, Outages, apart, mean_over
+from .outages import Lost, closed_hours
 from .problem import (
     Problem,
     Schedule,
     instances_nobody_has,
     models_without_watts,
-    of_jobs,
-    power_of_problem,
     recorded,
     replayable,
     running_at,
@@ -50,6 +45,7 @@ from .problem import (
 )
 from .rules import violations
 from .slurm import OWN_NODES, SlurmQueue
+from .waits import Waits, gpu_hours_asked, groups_of_tasks, of_jobs, waits_of
 
 __all__ = ['Question', 'Outcome', 'Comparison', 'compare']
 
@@ -268,167 +264,17 @@ def schedules_of(problem: Problem, asked: Question, names: Sequence[str], folder
     return {(name, asked.backfill): recorded(problem) for name in names if name == RECORDED} | ordered, asked
 
 
-def fidelity_over(problem: Problem, schedules: Schedules, is_pinned: Truths,
-                  at_s: float | None) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Replays beside the record, as `fidelity_of`, and GPUs in use over time; both empty without a record.
-
-    Parameters
-    ----------
-    problem, schedules, at_s : what was replayed, and from when on
-    is_pinned : (tasks,) who ran already
-    """
-    record = record_of(problem)
-    replays = {cell: one for cell, one in schedules.items() if cell[0] != RECORDED}
-    if record is None or not replays:
-        return pd.DataFrame(columns=FIDELITY), pd.DataFrame()
-    edges_s = edges_of(horizon_of(replace(problem, duration_s=0 * problem.submit_s), record, at_s))
-    gpus = {cell: gpus_over(problem, one, edges_s) for cell, one in replays.items()}
-    recorded_gpus = gpus_over(problem, record, edges_s)
-    found = fidelity_of((waits_of(problem, record, is_pinned).wait_s, recorded_gpus), {
-        cell: (waits_of(problem, one, is_pinned).wait_s, gpus[cell]) for cell, one in replays.items()},
-        np.diff(edges_s), groups_of_tasks(problem), problem.duration_s)
-    return found, pd.DataFrame({"start_s": edges_s[:-1], "end_s": edges_s[1:], "recorded": recorded_gpus,
-                                "replayed": next(iter(gpus.values()))})
-
-
-BIN_S = (3600.0, 600.0, 60.0)
-FEWEST_BINS = 48
-MOST_BINS = 90_000  # ten years of hours
-
-
-def horizon_of(problem: Problem, against: Schedule, at_s: float | None) -> tuple[float, float]:
-    """First and last moment that is measured, whichever other policies are compared.
-
-    From the first submission, or the moment from which policies decide, until the last task would
-    end had none waited, or does end under the policy that the others are compared with.
-
-    Parameters
-    ----------
-    problem, at_s : as `compare`
-    against : schedule of that policy
-    """
-    times = np.concatenate([problem.submit_s, problem.submit_s + problem.duration_s,
-                            against.start_s, against.end_s])
-    times = times[np.isfinite(times)]
-    first = float(times.min(initial=np.inf) if at_s is None else at_s)
-    return first, max(float(times.max(initial=-np.inf)), first + 3600)
-
-
-def edges_of(horizon: tuple[float, float]) -> Floats:
-    """Edges of bins; the last bin may be shorter."""
-    first, last = horizon
-    fine = [width for width in BIN_S if FEWEST_BINS * width <= last - first]
-    days = np.ceil((last - first) / MOST_BINS / 86400)
-    width = 86400 * days if last - first > MOST_BINS * BIN_S[0] else fine[0]
-    edges = first + width * np.arange(int((last - first) / width) + 1)
-    return np.append(edges[edges < last], last)
-
-
 def curve_over(problem: Problem, schedule: Schedule, asked: Question, edges_s: Floats,
                tariff: Tariff, paid: str = "eopc_w") -> pd.DataFrame:
     """`measure` between edges, with cost and CO2 of each bin, of the power in a column."""
     fine = measure(problem, schedule, asked.power, with_edges(edges_s, list(tariff[:2])),
                    asked.asleep_after_s, asked.asleep_w)
-    if problem.outages is not None:
-        fine = with_closed(problem, schedule, asked, fine)
+    fine = with_closed(problem, schedule, fine, asked.power, asked.asleep_after_s, asked.asleep_w)
     if not np.isfinite(asked.asleep_after_s):
         fine["asleep_w"] = np.nan
     fine["cost"] = amounts_in(fine, tariff.price, paid)
     fine["co2_kg"] = amounts_in(fine, tariff.carbon, paid) / 1000
     return coarser(fine, edges_s, ("cost", "co2_kg"))
-
-
-def idle_watts(problem: Problem, power: PowerSettings) -> tuple[Floats, Floats]:
-    """Watts of the CPUs and of the GPUs of each node without tasks, (nodes,) each."""
-    of_node = power_of_problem(problem, power)
-    empty = empty_state(problem.cluster)
-    with interpreted(True):  # once for each node
-        watts = [(cpu_power_milliwatt(of_node, node, empty.cpu_left_milli[node]) / 1000,
-                  gpu_power_milliwatt(of_node, node, empty.gpu_left_milli[node]) / 1000)
-                 for node in range(len(problem.cluster))]
-    cpu_w, gpu_w = np.array(watts).reshape(-1, 2).T
-    return cpu_w, gpu_w
-
-
-def with_closed(problem: Problem, schedule: Schedule, asked: Question, fine: pd.DataFrame) -> pd.DataFrame:
-    """A curve in which nodes that are down draw nothing, with `closed_gpu`: GPUs of closed nodes that nobody holds.
-
-    These are then neither stranded nor idle.
-
-    Parameters
-    ----------
-    problem, schedule, asked : as `curve_over`
-    fine : as `measure`
-    """
-    assert problem.outages is not None, "there are outages"
-    edges_s = np.append(fine["start_s"].to_numpy(), fine["end_s"].iloc[-1])
-    down, closed = apart(problem.outages.down), apart(problem.outages)
-    problem, schedule, _ = with_lost(problem, schedule)
-    fine = fine.copy()
-    saved_w = np.zeros(len(fine))
-    for name, idle_w in zip(("cpu_w", "gpu_w"), idle_watts(problem, asked.power), strict=True):
-        off_w = mean_over(down.from_s, down.until_s, idle_w[down.node], edges_s)
-        fine[name] -= off_w
-        saved_w += off_w
-    fine["eopc_w"] -= saved_w
-    from_s, until_s, free_milli, stranded = free_when_closed(problem, schedule, asked.power, closed)
-    fine["closed_gpu"], of_no_use = (mean_over(from_s, until_s, milli / WHOLE_GPU_MILLI, edges_s)
-                                     for milli in (free_milli, stranded))
-    fine["stranded_gpu"] = np.maximum(0.0, fine["stranded_gpu"] - of_no_use)
-    fine["idle_gpu"] = np.maximum(0.0, fine["idle_gpu"] - (fine["closed_gpu"] - of_no_use))
-    if np.isfinite(asked.asleep_after_s):
-        fine["asleep_w"] -= asleep_off(problem, schedule, asked, down, edges_s)
-    return fine
-
-
-def free_when_closed(problem: Problem, schedule: Schedule, power: PowerSettings,
-                     closed: Outages) -> tuple[Floats, Floats, Integers, Integers]:
-    """Spans in which as much of a closed node is free: from when, until when, milli-GPU, and how much of it is stranded.
-
-    Parameters
-    ----------
-    problem, schedule, power : as `measure`, each run as a task
-    closed : spans in which nodes are closed, each moment of a node once
-    """
-    tasks, cluster = problem.tasks, problem.cluster
-    asks = np.column_stack([tasks.gpu_demand_milli, tasks.cpu_milli])
-    by_node = np.argsort(schedule.node, kind="stable")
-    first = np.searchsorted(schedule.node[by_node], np.arange(len(cluster) + 1))
-    spans, free = [np.zeros((0, 2))], [np.zeros((0, 2), np.int64)]
-    for node, from_s, until_s in zip(*closed[:3], strict=True):
-        rows = by_node[first[node]:first[node + 1]]
-        rows = rows[(schedule.end_s[rows] > from_s) & (schedule.start_s[rows] < until_s)]
-        at_s = np.clip(np.concatenate([[from_s], schedule.start_s[rows], schedule.end_s[rows], [until_s]]), from_s, until_s)
-        order = np.argsort(at_s, kind="stable")
-        whole = [WHOLE_GPU_MILLI * cluster.num_gpus[node], min(cluster.cpu_milli[node], 10**9)]
-        spans.append(np.column_stack([at_s[order[:-1]], at_s[order[1:]]]))
-        free.append(np.cumsum(np.vstack([[whole], -asks[rows], asks[rows]])[order[:-1]], axis=0))
-    from_s, until_s = np.concatenate(spans).T
-    gpu_milli, cpu_milli = np.maximum(0, np.concatenate(free)).T
-    with interpreted(True):  # a few moments of each
-        ratio = usual_ratio(world_of_problem(problem, power)[0].target)
-        stranded = np.array([stranded_milli(ratio, *left) for left in zip(cpu_milli.tolist(), gpu_milli.tolist(),
-                                                                           strict=True)], np.int64)
-    return from_s, until_s, gpu_milli, stranded
-
-
-def asleep_off(problem: Problem, schedule: Schedule, asked: Question, down: Outages, edges_s: Floats) -> Floats:
-    """Watts that nodes which are down would draw if they were only empty, and asleep after a while, (bins,).
-
-    Parameters
-    ----------
-    problem, schedule, asked : as `curve_over`, each run as a task
-    down : spans in which nodes are down
-    edges_s : of the bins
-    """
-    idle_w = np.sum(idle_watts(problem, asked.power), axis=0)
-    empty_s = np.full(len(down.node), edges_s[0])  # since when
-    for one, (node, from_s) in enumerate(zip(down.node, down.from_s, strict=True)):
-        ends_s = schedule.end_s[(schedule.node == node) & (schedule.end_s <= from_s)]
-        empty_s[one] = ends_s.max(initial=edges_s[0])
-    sleeps_s = np.clip(empty_s + asked.asleep_after_s, down.from_s, down.until_s)
-    return (mean_over(down.from_s, sleeps_s, idle_w[down.node], edges_s)
-            + mean_over(sleeps_s, down.until_s, np.full(len(sleeps_s), asked.asleep_w), edges_s))
 
 
 def failures_of(problem: Problem, schedule: Schedule, power: PowerSettings) -> pd.DataFrame:
@@ -453,46 +299,6 @@ def failures_of(problem: Problem, schedule: Schedule, power: PowerSettings) -> p
         "failed_for": [*found["failed_for"], *[""] * len(waiting)]}).astype({"task_row": int})
     states.insert(1, "task", problem.tasks.name[states["task_row"]])
     return states.sort_values("task_row", ignore_index=True, kind="stable")
-
-
-SHORT_S = 10
-
-
-class Waits(NamedTuple):
-    """Waits and slowdowns of a schedule, NaN for a task that did not start or is left out."""
-
-    wait_s: Floats
-    slowdown: Floats
-
-
-def waits_of(problem: Problem, schedule: Schedule, is_pinned: Truths) -> Waits:
-    """Waits and slowdowns of jobs, in the row of the first part; a job waits for its last part.
-
-    Parameters
-    ----------
-    problem, schedule : the jobs, and when each part starts
-    is_pinned : (tasks,) who ran already, and is left out
-    """
-    counts = (schedule.node >= 0) & ~is_pinned
-    wait = np.where(counts, schedule.start_s - problem.submit_s, np.nan)
-    wait = of_jobs(problem, wait, np.maximum)
-    run = of_jobs(problem, problem.duration_s, np.maximum)
-    with np.errstate(invalid="ignore"):
-        slowdown = np.maximum(1.0, (wait + run) / np.maximum(run, SHORT_S))
-    return Waits(wait, np.where(np.isfinite(run), slowdown, 1.0) + 0 * wait)
-
-
-def groups_of_tasks(problem: Problem) -> dict[str, Texts]:
-    """Name of each task's group, by kind of group, (tasks,)."""
-    words = {"0": "no GPU", "(0, 1)": "a share of a GPU", "1": "1 GPU"}
-    code, requests = pd.factorize(gpu_requests(problem.tasks))
-    size = np.array([words.get(one, f"{one} GPUs") for one in requests], object)[code]
-    if problem.job is not None:
-        gpus = of_jobs(problem, problem.tasks.num_gpus.astype(float), np.add)
-        is_parted = (np.bincount(problem.job) > 1)[problem.job] & (gpus > 0)
-        size[is_parted] = [f"{number:.0f} GPUs" for number in gpus[is_parted]]
-    return {"all": np.full(len(size), "", object), "size": size, "queue": problem.queue,
-            "user": problem.user, "model": problem.tasks.gpu_spec}
 
 
 def waits_table(problem: Problem, waits: Mapping[str, Waits],
@@ -697,13 +503,6 @@ class Comparison:
 LEAST_GPU_H = 1e-9
 
 
-def gpu_hours_asked(problem: Problem, until_s: float) -> Floats:
-    """GPU hours that each job asks for, in the row of its first part; no end is one at `until_s`."""
-    longest_s = np.maximum(0.0, until_s - problem.submit_s)
-    run_s = np.where(np.isfinite(problem.duration_s), problem.duration_s, longest_s)
-    return of_jobs(problem, problem.tasks.gpu_demand_milli * run_s / (WHOLE_GPU_MILLI * 3600), np.add)
-
-
 def stopped_runs(problem: Problem, schedule: Schedule) -> int:
     """Runs that an outage stopped, of jobs that waited again or ended there."""
     _, runs, task = with_lost(problem, schedule)
@@ -774,20 +573,6 @@ def about_of(asked: Question, names: Sequence[str], horizon: tuple[float, float]
 POWER_COLUMNS = ("eopc_w", "cpu_w", "gpu_w", "asleep_w", "cost", "co2_kg")
 
 
-def energies_of(problem: Problem, outcome: Outcome, floors: Floors | None,
-                horizon: tuple[float, float], power: PowerSettings) -> tuple[float, float]:
-    """Bounds of both energies, less what nodes that are down do not draw; NaN if power is unknown or a record wrong."""
-    if outcome.findings or not floors:
-        return np.nan, np.nan
-    awake, asleep = energy_bounds(problem, outcome.schedule, floors, horizon)
-    if problem.outages is not None:
-        down, edges_s = apart(problem.outages.down), np.array(horizon)
-        idle_w = np.sum(idle_watts(problem, power), axis=0)[down.node]
-        off_kwh = float(mean_over(down.from_s, down.until_s, idle_w, edges_s)[0]) * float(np.diff(edges_s)[0]) / 3.6e6
-        awake, asleep = max(0.0, awake - off_kwh), max(0.0, asleep - off_kwh)
-    return awake, np.nan if outcome.curve["asleep_w"].isna().all() else asleep
-
-
 def compare(problem: Problem, asked: Question = Question(), folder: Path | None = None, *,
             workers: int = 1, depends_on: Mapping[str, Any] | None = None) -> Comparison:
     """Replay a problem under several policies, measure them alike, and compare.
@@ -855,9 +640,13 @@ def compared(problem: Problem, asked: Question, names: Sequence[str], lacking: S
                                  tuple(islice(findings, MOST_FINDINGS)))
     table = waits_table(problem, waits, {name for name, one in outcomes.items() if one.findings})
     of_all = table[table["by"] == "all"].set_index("policy")["bound_mean_wait_s"]
-    summary = [summary_of(problem, outcome, waits[name], (
-        of_all.get(name, np.nan), *energies_of(problem, outcome, floors, horizon, asked.power)))
-        for name, outcome in outcomes.items()]
+    summary = []
+    for name, outcome in outcomes.items():
+        awake = asleep = np.nan
+        if floors and not outcome.findings:  # nothing bounds what cannot be
+            awake, asleep = energy_bounds(problem, outcome.schedule, floors, horizon)
+        summary.append(summary_of(problem, outcome, waits[name], (
+            of_all.get(name, np.nan), awake, np.nan if outcome.curve["asleep_w"].isna().all() else asleep)))
     differences = [{"policy": name, "against": against, **row} for name in chosen if name != against
                    for row in differences_of((outcomes[name].curve, waits[name]),
                                              (outcomes[against].curve, waits[against]),
@@ -865,10 +654,10 @@ def compared(problem: Problem, asked: Question, names: Sequence[str], lacking: S
     columns = ["policy", "against", "quantity", *Estimate._fields]
     levers = levers_of(levers_among(all_waits, asked.backfill), problem.submit_s, horizon)
     fidelity, in_use = (pd.DataFrame(columns=FIDELITY), pd.DataFrame()) if asked.cap_w is not None else (
-        fidelity_over(problem, schedules, is_pinned, asked.at_s))
+        fidelity_over(problem, {cell: one for cell, one in schedules.items() if cell[0] != RECORDED}, is_pinned, asked.at_s))
     about = about_of(asked, list(chosen), horizon, lacking, tariff)
     if problem.outages is not None:
-        about["closed_h"] = closed_hours(problem, horizon)
+        about["closed_h"] = closed_hours(problem.outages, horizon)
         about["assumptions"].append(
             "a drained node starts nothing and lets go on what runs; rules that book ahead know of drains. A node that "
             "is down stops what runs and draws nothing, and nobody knows ahead when or for how long; what is stopped "
@@ -880,15 +669,6 @@ def compared(problem: Problem, asked: Question, names: Sequence[str], lacking: S
         about["missing"] = missing_of(problem, asked, outcomes, schedules[first_replayed(schedules)])
     return Comparison(problem, outcomes, pd.DataFrame(summary), table,
                       pd.DataFrame(differences, columns=columns), levers, about, fidelity, in_use, schedules)
-
-
-def closed_hours(problem: Problem, horizon: tuple[float, float]) -> dict[str, float]:
-    """Node hours within a horizon for which nodes were closed: in all, and down."""
-    assert problem.outages is not None, "there are outages"
-    edges_s = np.array(horizon)
-    return {name: float(mean_over(some.from_s, some.until_s, np.ones(len(some.node)), edges_s)[0]
-                        * (horizon[1] - horizon[0]) / 3600)
-            for name, some in (("all", apart(problem.outages)), ("down", apart(problem.outages.down)))}
 
 
 def missing_of(problem: Problem, asked: Question, outcomes: Mapping[str, Outcome],

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -12,12 +13,13 @@ import numpy as np
 import pandas as pd
 
 from ...cluster import WHOLE_GPU_MILLI, empty_state
-from ...lab.arrays import Floats, Integers, Texts
+from ...lab.arrays import Floats, Integers, Texts, Truths
 from ...traces import admits
 from .outages import NO_OUTAGES, apart, mean_over
 from .problem import Problem, Schedule, is_part, with_lost
+from .waits import groups_of_tasks, waits_of
 
-__all__ = ['record_of', 'gpus_over', 'fidelity_of', 'room_while_waiting']
+__all__ = ['record_of', 'gpus_over', 'fidelity_of', 'fidelity_over', 'room_while_waiting']
 
 MOST_WAIT_APART = 0.25  # of the mean wait of the record
 UNMODELLED_S = 60.0  # passes of a scheduler, pulls of images, boots: of a mean wait
@@ -99,6 +101,61 @@ def fidelity_of(recorded: tuple[Floats, Floats], replays: Mapping[tuple[str, str
                         "misfit": max(wait_apart_s / limit_s, use_apart / MOST_USE_APART)}
             rows.append(row)
     return pd.DataFrame(rows, columns=FIDELITY)
+
+
+BIN_S = (3600.0, 600.0, 60.0)
+FEWEST_BINS = 48
+MOST_BINS = 90_000  # ten years of hours
+
+
+def horizon_of(problem: Problem, against: Schedule, at_s: float | None) -> tuple[float, float]:
+    """First and last moment that is measured, whichever other policies are compared.
+
+    From the first submission, or the moment from which policies decide, until the last task would
+    end had none waited, or does end under the policy that the others are compared with.
+
+    Parameters
+    ----------
+    problem, at_s : as `compare`
+    against : schedule of that policy
+    """
+    times = np.concatenate([problem.submit_s, problem.submit_s + problem.duration_s,
+                            against.start_s, against.end_s])
+    times = times[np.isfinite(times)]
+    first = float(times.min(initial=np.inf) if at_s is None else at_s)
+    return first, max(float(times.max(initial=-np.inf)), first + 3600)
+
+
+def edges_of(horizon: tuple[float, float]) -> Floats:
+    """Edges of bins; the last bin may be shorter."""
+    first, last = horizon
+    fine = [width for width in BIN_S if FEWEST_BINS * width <= last - first]
+    days = np.ceil((last - first) / MOST_BINS / 86400)
+    width = 86400 * days if last - first > MOST_BINS * BIN_S[0] else fine[0]
+    edges = first + width * np.arange(int((last - first) / width) + 1)
+    return np.append(edges[edges < last], last)
+
+
+def fidelity_over(problem: Problem, replays: Mapping[tuple[str, str], Schedule], is_pinned: Truths,
+                  at_s: float | None) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Replays beside the record, as `fidelity_of`, and GPUs in use over time; both empty without a record.
+
+    Parameters
+    ----------
+    problem, replays, at_s : what was replayed, by policy and rule, and from when on
+    is_pinned : (tasks,) who ran already
+    """
+    record = record_of(problem)
+    if record is None or not replays:
+        return pd.DataFrame(columns=FIDELITY), pd.DataFrame()
+    edges_s = edges_of(horizon_of(replace(problem, duration_s=0 * problem.submit_s), record, at_s))
+    gpus = {cell: gpus_over(problem, one, edges_s) for cell, one in replays.items()}
+    recorded_gpus = gpus_over(problem, record, edges_s)
+    found = fidelity_of((waits_of(problem, record, is_pinned).wait_s, recorded_gpus), {
+        cell: (waits_of(problem, one, is_pinned).wait_s, gpus[cell]) for cell, one in replays.items()},
+        np.diff(edges_s), groups_of_tasks(problem), problem.duration_s)
+    return found, pd.DataFrame({"start_s": edges_s[:-1], "end_s": edges_s[1:], "recorded": recorded_gpus,
+                                "replayed": next(iter(gpus.values()))})
 
 
 class Held(NamedTuple):

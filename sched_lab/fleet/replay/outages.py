@@ -140,3 +140,10 @@ def apart(outages: Outages) -> Outages:
     node = np.repeat(nodes, np.array([len(begins) for begins, _ in spans], np.int64))
     nothing = np.zeros(len(node), bool)
     return Outages(node, from_s, until_s, nothing, nothing)
+
+
+def closed_hours(outages: Outages, horizon: tuple[float, float]) -> dict[str, float]:
+    """Node hours within a horizon for which nodes were closed: in all, and down."""
+    return {name: float(mean_over(some.from_s, some.until_s, np.ones(len(some.node)), np.array(horizon))[0]
+                        * (horizon[1] - horizon[0]) / 3600)
+            for name, some in (("all", apart(outages)), ("down", apart(outages.down)))}

@@ -18,7 +18,7 @@ from ...cluster import MAX_GPUS_PER_NODE, WHOLE_GPU_MILLI, Cluster, State, check
 from ...hardware import knows_gpu_w
 from ...lab.arrays import Floats, Integers, Texts, Truths
 from ...lab.frames import InputError
-from ...lab.jit import by_reference, njit
+from ...lab.jit import by_reference, interpreted, njit
 from ...holdings import Bookings, overfull
 from ...online.model import (
     Limits,
@@ -32,7 +32,7 @@ from ...online.model import (
     with_limits,
     world_of,
 )
-from ...power import Power
+from ...power import Power, cpu_power_milliwatt, gpu_power_milliwatt
 from ...traces import TaskClasses, Tasks, admits, models_of, most_popular, task_classes
 from ..read.objects import OPERATORS, Rule, meets
 from ..read.tables import (
@@ -167,23 +167,6 @@ def is_part(problem: Problem) -> Truths:
     size = len(problem.tasks)
     alone = np.ones(size, bool) if problem.job is None else np.bincount(problem.job)[problem.job] == 1
     return ~alone if problem.lacking_parts is None else ~alone | (problem.lacking_parts > 0)
-
-
-def of_jobs(problem: Problem, values: Floats, join: np.ufunc) -> Floats:
-    """Value of each job in the row of its first part, NaN in those of the others, (tasks,).
-
-    Parameters
-    ----------
-    values : (tasks,) of the parts; NaN makes the job's NaN
-    join : how those of the parts of a job become one, such as `np.maximum` or `np.add`
-    """
-    if problem.job is None:
-        return values
-    order = np.argsort(problem.job, kind="stable")
-    begins = np.flatnonzero(np.diff(problem.job[order], prepend=-1))
-    whole = np.full(len(values), np.nan)
-    whole[order[begins]] = join.reduceat(values[order], begins)
-    return whole
 
 
 @by_reference
@@ -1162,6 +1145,16 @@ def power_of_problem(problem: Problem, power: PowerSettings) -> Power:
     """Power model of the nodes; CPUs of unknown number draw nothing unless it is said what."""
     return power._replace(cpu_power_w={**NO_CPU_POWER, **(power.cpu_power_w or {})}).of(
         problem.cluster)
+
+
+def idle_milliwatts(problem: Problem, power: PowerSettings) -> Integers:
+    """Power of the CPUs and of the GPUs of each node without tasks, (2, nodes), milliwatts."""
+    of_node, empty = power_of_problem(problem, power), empty_state(problem.cluster)
+    with interpreted(True):  # once for each node
+        drawn = [(cpu_power_milliwatt(of_node, node, empty.cpu_left_milli[node]),
+                  gpu_power_milliwatt(of_node, node, empty.gpu_left_milli[node]))
+                 for node in range(len(problem.cluster))]
+    return np.array(drawn).reshape(-1, 2).T
 
 
 def world_of_problem(problem: Problem, power: PowerSettings) -> tuple[World, Integers]:

@@ -20,7 +20,8 @@ from ...lab.frames import Later, MissingPackage
 from ...lab.pages import Page, Part, Picture, Section, Table, page_html
 from ...meter import coarser
 from .intervals import FEW, LONG, ONE, SHORT
-from .problem import Problem, Schedule, of_jobs
+from .problem import Problem, Schedule
+from .waits import of_jobs
 from .worth import MOST_UNSERVED
 
 if TYPE_CHECKING:

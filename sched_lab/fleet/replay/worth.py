@@ -20,7 +20,6 @@ from ...lab.jit import interpreted
 from .compare import (
     Comparison,
     Question,
-    Waits,
     blind_to,
     curve_over,
     energy_difference,
@@ -31,12 +30,12 @@ from .compare import (
     levers_of,
     replay_cell,
     replay_missing,
-    waits_of,
     who_waits,
 )
 from .events import BOOKED
 from .fidelity import gpus_over
 from .problem import Problem, Schedule, models_without_watts
+from .waits import Waits, waits_of
 
 __all__ = ['OBJECTIVES', 'node_rows', 'with_node_rows', 'with_worth']
 
