@@ -86,7 +86,6 @@ from .replay.problem import (
     Problem,
     Schedule,
     as_in_the_past,
-    models_without_watts,
     problem_of,
     with_lost,
 )
@@ -430,7 +429,7 @@ def next_words(levers: pd.DataFrame, fidelity: pd.DataFrame, told: Mapping[str, 
 def answer_replay(problem: Problem, out: Path, asked: Question, told: Mapping[str, Any],
                   workers: int, force: bool, paths: tuple[Path, Path, Path | None, Mapping[str, Path]]) -> str:
     """Compute and write what is not there yet, print it, and return it in a sentence; `paths` as `next_words`."""
-    names = chosen_policies(problem, asked, models_without_watts(problem, asked.power))
+    names = chosen_policies(problem, asked)
     files = [f"{policy}/{name}" for policy in labels_of(names, asked) for name in OF_A_POLICY] + [MORE_NODES] * ("worth" in told and set(names) != {RECORDED})
     answer = Answer("replay", {**told, "sched_lab": __version__}, (*TABLES, PAGE, *files))
     check_folder(out, answer, force=force)

@@ -9,13 +9,14 @@ import pytest
 from sched_lab.cluster import toy_cluster
 from sched_lab.fleet.read.tables import NODE_COLUMNS, TASK_COLUMNS, ClusterTables, Ledger, with_columns
 from sched_lab.fleet.replay.compare import (
+    Outcome,
     Question,
     compare,
     differences_of,
 )
 from sched_lab.fleet.replay.events import replay_booked, replay_events
 from sched_lab.fleet.replay.fidelity import edges_of
-from sched_lab.fleet.replay.problem import problem_of, recorded
+from sched_lab.fleet.replay.problem import Schedule, problem_of, recorded
 from sched_lab.fleet.replay.waits import Waits
 from sched_lab.fleet.replay.what_if import changed, read_what_if
 from sched_lab.lab.frames import InputError
@@ -102,11 +103,12 @@ def test_a_wait_counts_where_its_task_came_and_energy_by_the_hour():
     """A task an hour for 400 hours, each of which waits for a minute or two: every hour is a period of its own."""
     begin_s = np.arange(400) * 3600.0
     curve = pd.DataFrame({"start_s": begin_s, "end_s": begin_s + 3600, "eopc_w": 1000.0, "asleep_w": np.nan})
-    none = curve, Waits(np.zeros(400), np.ones(400))
+    never = Schedule(np.full(400, -1), np.zeros(400, np.int64), begin_s + 5, begin_s + 5)  # which nobody asks for
+    none = Outcome("none", never, curve, pd.DataFrame(), Waits(np.zeros(400), np.ones(400)))
     rng = np.random.default_rng(0)
     longer_s, more_w = (part - part.mean() + middle for part, middle in (
         (rng.uniform(-30, 30, 400), 90), (rng.uniform(-2, 2, 400), 12)))
-    some = curve.assign(eopc_w=1000 + more_w), Waits(longer_s, np.ones(400))
+    some = replace(none, curve=curve.assign(eopc_w=1000 + more_w), waits=Waits(longer_s, np.ones(400)))
     rows = {row["quantity"]: row for row in differences_of(some, none, begin_s + 5)}
     wait, energy, slowdown = rows["mean_wait_s"], rows["energy_kwh"], rows["mean_slowdown"]
     assert wait["difference"] == pytest.approx(90) and 85 < wait["low"] < 90 < wait["high"] < 95

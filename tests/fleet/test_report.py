@@ -31,6 +31,7 @@ from sched_lab.fleet.replay.report import (
     sizes_of,
     trade_frame,
 )
+from sched_lab.fleet.replay.waits import Waits
 from tests.fleet.problems import problem_like, tasks_like, texts
 from tests.test_pages import HOSTILE, read
 
@@ -67,7 +68,7 @@ def an_outcome(problem: Problem, policy: str, row: Mapping[str, float]) -> Outco
     curve = pd.DataFrame({"start_s": 600 * bins, "end_s": 600 * bins + 600, "allocated_gpu": 1 + bins % 3,
                           "waiting_tasks": bins % 2, "eopc_w": power_w})
     failures = pd.DataFrame({"task_row": [], "task": [], "state": [], "failed_for": []})
-    return Outcome(policy, schedule, curve, failures)
+    return Outcome(policy, schedule, curve, failures, Waits(start, np.ones(tasks)))
 
 
 def a_comparison(rows: Mapping[str, Mapping[str, float]], differences: Mapping[str, Mapping[str, Any]] | None = None,

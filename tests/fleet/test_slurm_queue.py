@@ -147,8 +147,8 @@ class TestByHand:
             replay(problem, "slurm")
         for asked in (Question(("slurm",)), Question(("slurm",), backfill="slurm", queues=("slurm", "easy"))):
             with pytest.raises(InputError, match="the policy slurm is where slurmctld itself puts a job"):
-                chosen_policies(problem, asked, ())
-        assert chosen_policies(problem, Question(("slurm",), backfill="slurm"), ()) == ("slurm",)
+                chosen_policies(problem, asked)
+        assert chosen_policies(problem, Question(("slurm",), backfill="slurm")) == ("slurm",)
 
     def test_parts_start_together_on_different_nodes(self):
         problem = in_jobs([0, 0, 1], [(0, 10, 1, 1000), (0, 10, 1, 1000), (1, 5, 1, 1000)])

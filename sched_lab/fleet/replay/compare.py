@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice, product
@@ -103,13 +103,14 @@ def blind_to(asked: Question, lacking: Sequence[str]) -> Question:
     return replace(asked, power=asked.power._replace(gpu_power_w=watts)) if lacking else asked
 
 
-def chosen_policies(problem: Problem, asked: Question, lacking: Sequence[str]) -> tuple[str, ...]:
+def chosen_policies(problem: Problem, asked: Question) -> tuple[str, ...]:
     """Names of the policies to compare, checked; if a rule is to be found, and Slurm's settings are given, also its nodes.
 
     Raises
     ------
     InputError : one is unknown, repeated, has nothing to show, or needs watts that are not known
     """
+    lacking = models_without_watts(problem, asked.power)
     is_recorded = bool(((problem.node >= 0) & np.isfinite(problem.start_s)).any())
     usual = ("fgd",) if lacking else ("fgd", "pwr-fgd:0.1", "joint")
     names = asked.policies or (*([RECORDED] if is_recorded else []), *usual)
@@ -301,32 +302,50 @@ def failures_of(problem: Problem, schedule: Schedule, power: PowerSettings) -> p
     return states.sort_values("task_row", ignore_index=True, kind="stable")
 
 
-def waits_table(problem: Problem, waits: Mapping[str, Waits],
-                unsound: Container[str]) -> pd.DataFrame:
-    """Waits and slowdowns by policy and group, the largest groups first.
-
-    `bound_mean_wait_s` is of all jobs, and of those of each list of models.
+@dataclass(frozen=True)
+class Outcome:
+    """What one policy made of a problem.
 
     Parameters
     ----------
-    problem : the jobs
-    waits : of each policy
-    unsound : policies whose schedules violate something, and which no bound bounds
+    policy : its name, or "recorded"
+    schedule : where and when each task ran
+    curve : means over bins, as `measure`, with cost and co2_kg of each bin
+    failures : tasks that never started: task_row, task, state, failed_for
+    waits : how long jobs waited
+    findings : what the record violates; empty for a replay, which has been checked
+    """
+
+    policy: str
+    schedule: Schedule
+    curve: pd.DataFrame = field(repr=False)
+    failures: pd.DataFrame = field(repr=False)
+    waits: Waits = field(repr=False)
+    findings: tuple[str, ...] = ()
+
+
+def waits_table(problem: Problem, outcomes: Mapping[str, Outcome]) -> pd.DataFrame:
+    """Waits and slowdowns by policy and group, the largest groups first.
+
+    `bound_mean_wait_s` is of all jobs, and of those of each list of models; none bounds a schedule that violates something.
+
+    Parameters
+    ----------
+    problem, outcomes : the jobs, and what each policy made of them
     """
     parts, bounds = [], dict[bytes, float]()
-    for (policy, (wait, slowdown)), (by, value) in product(
-            waits.items(), groups_of_tasks(problem).items()):
+    for (policy, outcome), (by, value) in product(outcomes.items(), groups_of_tasks(problem).items()):
         if by != "all" and not (value != "").any():
             continue
-        frame = pd.DataFrame({"value": value, "wait_s": wait, "slowdown": slowdown}).dropna()
+        frame = pd.DataFrame({"value": value, **outcome.waits._asdict()}).dropna()
         groups = frame.groupby("value")
         table = pd.DataFrame({
             "policy": policy, "by": by, "tasks": groups.size(), "mean_wait_s": groups["wait_s"].mean(),
             "p50_wait_s": groups["wait_s"].median(), "p99_wait_s": groups["wait_s"].quantile(0.99),
             "mean_slowdown": groups["slowdown"].mean(), "bound_mean_wait_s": np.nan}).reset_index()
         table.insert(2, "value", table.pop("value"))
-        for row, one in enumerate(table["value"] if by in ("all", "model") and policy not in unsound else ()):
-            wait_s = np.where(value == one, wait, np.nan)
+        for row, one in enumerate(table["value"] if by in ("all", "model") and not outcome.findings else ()):
+            wait_s = np.where(value == one, outcome.waits.wait_s, np.nan)
             started = np.isfinite(wait_s).tobytes()  # on which alone the bound depends
             if started not in bounds:
                 bounds[started] = wait_bound(problem, wait_s)
@@ -383,16 +402,15 @@ def energy_difference(kwh: Floats, edges_s: Floats, busy: tuple[Floats, Floats])
                           high=found.high * scale)
 
 
-def differences_of(mine: tuple[pd.DataFrame, Waits], theirs: tuple[pd.DataFrame, Waits],
-                   submit_s: Floats) -> list[dict[str, Any]]:
+def differences_of(mine: Outcome, theirs: Outcome, submit_s: Floats) -> list[dict[str, Any]]:
     """Differences of a policy to another one, with intervals, one row for each quantity.
 
     Parameters
     ----------
-    mine, theirs : curve and waits of both
+    mine, theirs : of both policies
     submit_s : when tasks came
     """
-    (curve, waits), (other_curve, other_waits) = mine, theirs
+    curve, waits, other_curve, other_waits = mine.curve, mine.waits, theirs.curve, theirs.waits
     edges_s = np.append(curve["start_s"].to_numpy(), curve["end_s"].iloc[-1])
     span = float(edges_s[0]), float(edges_s[-1])
     busy = who_waits(submit_s, [waits, other_waits], span)
@@ -450,26 +468,6 @@ def levers_of(waits: Mapping[tuple[str, str], Waits], submit_s: Floats, span: tu
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What one policy made of a problem.
-
-    Parameters
-    ----------
-    policy : its name, or "recorded"
-    schedule : where and when each task ran
-    curve : means over bins, as `measure`, with cost and co2_kg of each bin
-    failures : tasks that never started: task_row, task, state, failed_for
-    findings : what the record violates; empty for a replay, which has been checked
-    """
-
-    policy: str
-    schedule: Schedule
-    curve: pd.DataFrame = field(repr=False)
-    failures: pd.DataFrame = field(repr=False)
-    findings: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class Comparison:
     """Several policies on one problem.
 
@@ -511,12 +509,11 @@ def stopped_runs(problem: Problem, schedule: Schedule) -> int:
                          axis=1).T)
 
 
-def summary_of(problem: Problem, outcome: Outcome, waits: Waits,
-               bounds: tuple[float, float, float]) -> dict[str, Any]:
+def summary_of(problem: Problem, outcome: Outcome, bounds: tuple[float, float, float]) -> dict[str, Any]:
     """Row of the summary of one policy; `bounds` are of the mean wait, and of both energies."""
     curve = outcome.curve
     hours = (curve["end_s"] - curve["start_s"]).to_numpy() / 3600
-    wait = waits.wait_s[np.isfinite(waits.wait_s)]
+    wait = outcome.waits.wait_s[np.isfinite(outcome.waits.wait_s)]
     is_served = of_jobs(problem, (outcome.schedule.node >= 0).astype(float), np.minimum)
     served, jobs = int(np.nansum(is_served)), int(np.isfinite(is_served).sum())
     asked_gpu_h = gpu_hours_asked(problem, float(curve["end_s"].iloc[-1]))
@@ -590,7 +587,7 @@ def compare(problem: Problem, asked: Question = Question(), folder: Path | None 
     """
     problem = replayable(problem)
     lacking = models_without_watts(problem, asked.power)
-    names = chosen_policies(problem, asked, lacking)
+    names = chosen_policies(problem, asked)
     if asked.cap_w is not None and lacking:
         raise InputError(f"a cap needs watts, and {unknown_watts(lacking)}", value=str(asked.cap_w),
                          mend=WATTS_MEND)
@@ -622,40 +619,37 @@ def compared(problem: Problem, asked: Question, names: Sequence[str], lacking: S
         is_pinned = running_at(before, asked.at_s)[rows]
         problem = with_tasks(problem, rows)
     labels = labels_of(names, asked)
-    chosen = {label: schedules[cell] for label, cell in labels.items()}
-    all_waits = {cell: waits_of(problem, one, is_pinned) for cell, one in schedules.items()}
-    waits = {label: all_waits[cell] for label, cell in labels.items()}
+    waits = {cell: waits_of(problem, one, is_pinned) for cell, one in schedules.items()}
     against = asked.against or names[0]
-    horizon = horizon_of(problem, chosen[against], asked.at_s)
+    horizon = horizon_of(problem, schedules[labels[against]], asked.at_s)
     edges_s = edges_of(horizon)
     tariff = tariff_of(asked.price, asked.carbon, problem.zero, horizon)
     floors = None if lacking else floors_of(problem, asked.power, asked.asleep_w)
     outcomes = {}
-    for name, schedule in chosen.items():
+    for name, cell in labels.items():
+        schedule = schedules[cell]
         findings = violations(replace(problem, outages=None), schedule) if name == RECORDED else iter(())
         curve = curve_over(problem, schedule, asked, edges_s, tariff)
         if lacking:
             curve = curve.assign(**dict.fromkeys(POWER_COLUMNS, np.nan))
-        outcomes[name] = Outcome(name, schedule, curve, failures_of(problem, schedule, asked.power),
+        outcomes[name] = Outcome(name, schedule, curve, failures_of(problem, schedule, asked.power), waits[cell],
                                  tuple(islice(findings, MOST_FINDINGS)))
-    table = waits_table(problem, waits, {name for name, one in outcomes.items() if one.findings})
+    table = waits_table(problem, outcomes)
     of_all = table[table["by"] == "all"].set_index("policy")["bound_mean_wait_s"]
     summary = []
     for name, outcome in outcomes.items():
         awake = asleep = np.nan
         if floors and not outcome.findings:  # nothing bounds what cannot be
             awake, asleep = energy_bounds(problem, outcome.schedule, floors, horizon)
-        summary.append(summary_of(problem, outcome, waits[name], (
+        summary.append(summary_of(problem, outcome, (
             of_all.get(name, np.nan), awake, np.nan if outcome.curve["asleep_w"].isna().all() else asleep)))
-    differences = [{"policy": name, "against": against, **row} for name in chosen if name != against
-                   for row in differences_of((outcomes[name].curve, waits[name]),
-                                             (outcomes[against].curve, waits[against]),
-                                             problem.submit_s)]
+    differences = [{"policy": name, "against": against, **row} for name, outcome in outcomes.items() if name != against
+                   for row in differences_of(outcome, outcomes[against], problem.submit_s)]
     columns = ["policy", "against", "quantity", *Estimate._fields]
-    levers = levers_of(levers_among(all_waits, asked.backfill), problem.submit_s, horizon)
+    levers = levers_of(levers_among(waits, asked.backfill), problem.submit_s, horizon)
     fidelity, in_use = (pd.DataFrame(columns=FIDELITY), pd.DataFrame()) if asked.cap_w is not None else (
         fidelity_over(problem, {cell: one for cell, one in schedules.items() if cell[0] != RECORDED}, is_pinned, asked.at_s))
-    about = about_of(asked, list(chosen), horizon, lacking, tariff)
+    about = about_of(asked, list(outcomes), horizon, lacking, tariff)
     if problem.outages is not None:
         about["closed_h"] = closed_hours(problem.outages, horizon)
         about["assumptions"].append(

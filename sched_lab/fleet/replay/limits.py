@@ -100,7 +100,7 @@ def rows_of(path: str | Path) -> Iterator[tuple[int, dict[str, str]]]:
             yield row, dict(zip(head, cells, strict=True))
 
 
-def amounts_in(cell: dict[str, str], tres: str, jobs: str, place: tuple[str | Path, int],
+def limits_in(cell: dict[str, str], tres: str, jobs: str, place: tuple[str | Path, int],
                unmodelled: list[str]) -> Amounts:
     """Limits of two columns, such as GrpTRES and GrpJobs; those of resources that are not counted go to `unmodelled`.
 
@@ -149,18 +149,18 @@ def read_limits(path: str | Path, cluster: str = "", above: dict[str, str] | Non
     for row, cell in rows_of(path):
         place = (path, row)
         unmodelled += [f"{name}={cell[name]}" for name in UNMODELLED if cell.get(name)]
-        group = amounts_in(cell, "GrpTRES", "GrpJobs", place, unmodelled)
+        group = limits_in(cell, "GrpTRES", "GrpJobs", place, unmodelled)
         if "Name" in cell:
             qualities.append(Quality(
                 cell["Name"], int(cell["Priority"]) if re.fullmatch(r"\d{1,12}", cell["Priority"]) else 0,
-                "OverPartQOS" in cell.get("Flags", ""), group, amounts_in(cell, "MaxTRESPA", "MaxJobsPA", place, unmodelled),
-                amounts_in(cell, "MaxTRESPU", "MaxJobsPU", place, unmodelled)))
+                "OverPartQOS" in cell.get("Flags", ""), group, limits_in(cell, "MaxTRESPA", "MaxJobsPA", place, unmodelled),
+                limits_in(cell, "MaxTRESPU", "MaxJobsPU", place, unmodelled)))
         elif cell.get("Cluster", cluster) in ("", cluster) or not cluster:
             key = cell["Account"], cell["User"]
             if key in lines and not cell.get("Partition"):
                 raise InputError(f"{' '.join(filter(None, key))!r:.60} stands there twice", file=path, row=row,
                                  column="Account", value=key[0], mend="give the associations of one cluster, cluster=NAME")
-            own = amounts_in(cell, "", "MaxJobs", place, unmodelled)
+            own = limits_in(cell, "", "MaxJobs", place, unmodelled)
             lines.setdefault(key, (row, Association(*key, -1, group, own, cell.get("Def QOS", "")), cell.get(
                 "ParentName", (above or {}).get(key[0], ""))))
     if not qualities and not lines:

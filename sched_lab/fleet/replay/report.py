@@ -329,11 +329,6 @@ def policy_line(reading: Reading, policy: str) -> str:
     return f"{policy}: {'; '.join(f'{name} {words}' for name, words in parts.items())}."
 
 
-def moved(row: pd.Series) -> Difference:
-    """What a lever does to the mean wait."""
-    return difference_in(row, int(row["tasks"]))
-
-
 def said_of(row: pd.Series) -> str:
     """Name of a lever and its setting."""
     choice = str(row["choice"])
@@ -355,9 +350,9 @@ def change_in(row: pd.Series, base: pd.Series, objective: str) -> Difference:
     row, base : of the levers
     objective : one of `OBJECTIVES`
     """
-    if objective == "waiting":
-        return moved(row)
     tasks, alone = int(row["tasks"]), "of these tasks alone"
+    if objective == "waiting":
+        return difference_in(row, tasks)
     if objective == "served":
         apart = row["gpu_h_month"] - base["gpu_h_month"]
         return Difference(-float(apart), np.nan, np.nan, tasks, alone)
@@ -444,6 +439,11 @@ def objective_of(levers: pd.DataFrame, asked: str = "") -> str:
     return asked or max(("waiting", "energy", "served"), key=lambda name: sure_share(levers, name))
 
 
+def objective_in(comparison: Comparison) -> str:
+    """What a comparison is about."""
+    return objective_of(comparison.levers, str(comparison.about.get("objective", "")))
+
+
 def judged(fidelity: pd.DataFrame) -> pd.DataFrame:
     """How well each replay explains the record over all tasks; empty where too few started to tell."""
     of_all = fidelity[fidelity["by"] == "all"]
@@ -453,6 +453,11 @@ def judged(fidelity: pd.DataFrame) -> pd.DataFrame:
 def is_believed(fidelity: pd.DataFrame) -> bool:
     """Whether what was replayed first explains the record, or there is none to judge it by."""
     return bool((judged(fidelity)["misfit"][:1] <= 1).all())
+
+
+def names_levers(comparison: Comparison) -> bool:
+    """Whether there are levers to name, of a replay that explains the record."""
+    return len(comparison.levers) > 1 and is_believed(comparison.fidelity)
 
 
 def missing_words(sizes: Mapping[str, float]) -> str:
@@ -506,7 +511,7 @@ def title_of(reading: Reading) -> str:
     if len(levers) < 2 or np.isnan(levers.iloc[0]["mean_wait_s"]):
         return f"What {together(reading.names)} made of {reading.tasks:,} tasks"
     before_s = levers.iloc[0]["mean_wait_s"]
-    if (objective := objective_of(levers, str(reading.comparison.about.get("objective", "")))) != "waiting":
+    if (objective := objective_in(reading.comparison)) != "waiting":
         best, say = best_lever(levers, objective), SAID[objective]
         amount = f"{say(levers.iloc[0][AMOUNTS[objective]])} a month"
         if best is None:
@@ -536,7 +541,7 @@ def lever_sentence(comparison: Comparison) -> str:
     stands = f"{rule} ({duration(base['mean_wait_s'])} on average over {started})"
     if len(levers) == 1:
         return f"A task waits {duration(base['mean_wait_s'])} on average over {started} under {rule}."
-    if (objective := objective_of(levers, str(about.get("objective", "")))) != "waiting":
+    if (objective := objective_in(comparison)) != "waiting":
         return saving_sentence(levers, objective, rule)
     best = best_lever(levers)
     if best is None:
@@ -545,6 +550,7 @@ def lever_sentence(comparison: Comparison) -> str:
                                           for lever in levers["lever"][1:]))
         other = "lever" if "worth_gpus" in levers else f"other {tried}"
         return f"No {other} lets a task wait clearly less than {stands}{few}."
+    change = change_in(best, base, "waiting")
     others = levers[(levers["lever"] != best["lever"]) | (levers.index == 0)]
     second = best_lever(others)
     if "worth_gpus" in levers:
@@ -552,14 +558,14 @@ def lever_sentence(comparison: Comparison) -> str:
             f", while the next, {said_of(second)}, takes off {duration(-second['difference'])}")
         worth = (f" {best['worth_gpus']:,.0f} GPUs more under {rule} would do the same."
                  if best["worth_gpus"] >= 0.5 and best["lever"] != "nodes" else "")
-        return (f"The largest lever is {said_of(best)}: a task waits {in_words(moved(best), duration)} than under "
+        return (f"The largest lever is {said_of(best)}: a task waits {in_words(change, duration)} than under "
                 f"{stands}{beside}.{worth}")
     what = "placement" if best["lever"] == "queue" else "rule of the queue"
     beside = "" if len(others) == 1 else (
         f", while no other {what} clearly shortens it" if second is None else
         f", while another {what} takes off {duration(-second['difference'])} at most")
     return (f"The largest lever is {said_of(best)}: a task waits "
-            f"{in_words(moved(best), duration)} than under {stands}{beside}.")
+            f"{in_words(change, duration)} than under {stands}{beside}.")
 
 
 SAID: Mapping[str, Say] = {"energy": energy, "served": lambda hours: f"{rounded(hours)} GPU hours",
@@ -671,9 +677,8 @@ def answer_of(reading: Reading) -> list[Part]:
     """The sentences of the first screen."""
     if not reading.tasks:
         return ["There are no tasks, so there is nothing to compare."]
-    is_named = len(reading.comparison.levers) > 1 and is_believed(reading.comparison.fidelity)
     lead = [*filter(None, [fidelity_sentence(reading.comparison)]),
-            *([lever_sentence(reading.comparison)] if is_named else [])]
+            *([lever_sentence(reading.comparison)] if names_levers(reading.comparison) else [])]
     if not reading.others:
         refused = [words] if (words := refused_sentence(reading.comparison.summary)) else []
         return [*lead, only_sentence(reading), *refused, *parts_sentence(reading), *outage_sentence(reading),
@@ -784,7 +789,7 @@ def for_a_phone(chart: alt.LayerChart | alt.Chart, height: Any) -> Any:
 def lever_chart(reading: Reading) -> alt.LayerChart:
     """What the levers are about by lever, the largest lever first, with the interval of the difference or words."""
     levers = reading.comparison.levers
-    objective = objective_of(levers, str(reading.comparison.about.get("objective", "")))
+    objective = objective_in(reading.comparison)
     column, is_wait, is_served = AMOUNTS[objective], objective == "waiting", objective == "served"
     levers = levers[levers[column].notna() & ~leaves_unserved(levers)]
     unit = unit_of(float(levers[column].max())) if is_wait else ""
@@ -917,14 +922,6 @@ def differences_frame(reading: Reading) -> pd.DataFrame:
     return frame
 
 
-def use_chart(reading: Reading) -> alt.Chart:
-    """GPUs in use over time, by the record and in what was replayed first."""
-    frame = reading.comparison.in_use
-    names = {"recorded": "by the record", "replayed": "in the replay"}
-    return step_chart(reading, {shown: frame[["start_s", "end_s", name]] for name, shown in names.items()},
-                      "GPUs in use")
-
-
 def fidelity_parts(reading: Reading) -> list[Part]:
     """Every replay beside the record: GPUs in use, waits and starts."""
     fidelity = reading.comparison.fidelity
@@ -953,19 +950,19 @@ def charts_of(reading: Reading) -> dict[str, Any]:
     """Charts by name; none where there is nothing to draw."""
     if not reading.tasks:
         return {}
-    charts: dict[str, Any] = {}
-    if len(judged(reading.comparison.fidelity)):
-        charts["use"] = use_chart(reading)
-    if is_believed(reading.comparison.fidelity) and len(reading.comparison.levers) > 1 and reading.comparison.levers["mean_wait_s"].notna().any():
+    comparison, charts = reading.comparison, dict[str, Any]()
+    if len(judged(comparison.fidelity)):
+        names = {"recorded": "by the record", "replayed": "in the replay"}
+        charts["use"] = step_chart(reading, {shown: comparison.in_use[["start_s", "end_s", name]]
+                                             for name, shown in names.items()}, "GPUs in use")
+    if names_levers(comparison) and comparison.levers["mean_wait_s"].notna().any():
         charts["levers"] = lever_chart(reading)
     if reading.values("mean_wait_s"):
         charts["trade"] = trade_chart(reading)
     for name, (column, scale, title, _) in SERIES.items():
-        curves = [outcome.curve[column] for outcome in reading.comparison.outcomes.values()]
-        if any(curve.notna().any() for curve in curves):
-            charts[name] = step_chart(reading, {
-                policy: outcome.curve[["start_s", "end_s", column]]
-                for policy, outcome in reading.comparison.outcomes.items()}, title, scale)
+        curves = {policy: outcome.curve[["start_s", "end_s", column]] for policy, outcome in comparison.outcomes.items()}
+        if any(curve[column].notna().any() for curve in curves.values()):
+            charts[name] = step_chart(reading, curves, title, scale)
     return charts
 
 
@@ -1052,15 +1049,15 @@ def page_of(comparison: Comparison) -> str:
         f"Written by sched_lab {__version__}. The same files, options and seed give the same "
         "tables, bit for bit.", *([Table(checksums, most_rows=len(files))] if files else [])])
     sections = evidence_of(reading, svgs) if reading.tasks else []
-    axis = AXES[objective_of(comparison.levers, str(comparison.about.get("objective", "")))]
-    levers = picture(svgs, "levers", f"{axis[:1].upper()}{axis[1:]} under each lever, the largest lever first; lines are "
-                     "95 % intervals of the difference to what was replayed first."
-                     ) if len(comparison.levers) > 1 and is_believed(comparison.fidelity) else []
+    objective, levers = objective_in(comparison), list[Part]()
+    if names_levers(comparison):
+        axis = AXES[objective]
+        levers = picture(svgs, "levers", f"{axis[:1].upper()}{axis[1:]} under each lever, the largest lever first; lines are "
+                         "95 % intervals of the difference to what was replayed first.")
+    if levers and "worth_gpus" in comparison.levers:
+        levers = [Table(levers_table(comparison.levers, objective), {}, "levers.csv", 40), *levers]
     use = picture(svgs, "use", "GPUs in use over time, by the record and in what was replayed first."
                   ) if len(judged(comparison.fidelity)) else []
-    if levers and "worth_gpus" in comparison.levers:
-        levers = [Table(levers_table(comparison.levers, objective_of(
-            comparison.levers, str(comparison.about.get("objective", "")))), {}, "levers.csv", 40), *levers]
     then = [f"What to type next: {comparison.about['then']}"] if "then" in comparison.about else []
     return page_html(Page(title_of(reading), [*answer[:1], *then, *use, *levers, *answer[1:2], *trade,
                                               *answer[2:]],
