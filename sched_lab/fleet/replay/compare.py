@@ -536,8 +536,8 @@ def summary_of(problem: Problem, outcome: Outcome, bounds: tuple[float, float, f
                    strict=True))}
 
 
-def about_of(asked: Question, names: Sequence[str], horizon: tuple[float, float],
-             lacking: Sequence[str], tariff: Tariff) -> dict[str, Any]:
+def about_of(problem: Problem, asked: Question, names: Sequence[str], horizon: tuple[float, float], lacking: Sequence[str],
+             tariff: Tariff, schedules: Schedules) -> dict[str, Any]:
     """What a comparison says of itself, and what its numbers rest on."""
     rules = dict.fromkeys((asked.backfill, *asked.queues))
     said = [*("tasks wait in the order of their submission, with backfill " + rule
@@ -558,13 +558,22 @@ def about_of(asked: Question, names: Sequence[str], horizon: tuple[float, float]
     if sleeps:
         said.append(f"with sleep, a node that is empty for {asked.asleep_after_s / 60:g} min draws "
                     f"{asked.asleep_w:g} W, and wakes at once")
+    if problem.outages is not None:
+        said.append(
+            "a drained node starts nothing and lets go on what runs; rules that book ahead know of drains. A node that "
+            "is down stops what runs and draws nothing, and nobody knows ahead when or for how long; what is stopped "
+            "begins anew, in its old place in the queue, or ends if outages.csv says requeue = no, or slurm.conf JobRequeue=0")
+    ruled = [(name, schedule) for (name, rule), schedule in schedules.items() if rule == "slurm" and name != RECORDED]
+    if ruled and (asked.slurm.limits.qualities or asked.slurm.limits.associations):
+        said.append(f"under {ruled[0][0]} {limit_words(asked.slurm.limits, problem, ruled[0][1])}")
     return {
         "policies": list(names), "against": asked.against or names[0], "backfill": asked.backfill,
         "at_s": asked.at_s, "seed": asked.seed, "from_s": horizon[0], "until_s": horizon[1],
         "asleep_after_s": asked.asleep_after_s if sleeps else None,
         "asleep_w": asked.asleep_w, "price": asked.price, "carbon": asked.carbon,
         **({} if asked.cap_w is None else {"cap_w": asked.cap_w}),
-        "confidence": CONFIDENCE, "assumptions": said}
+        "confidence": CONFIDENCE, "assumptions": said,
+        **({} if problem.outages is None else {"closed_h": closed_hours(problem.outages, horizon)})}
 
 
 POWER_COLUMNS = ("eopc_w", "cpu_w", "gpu_w", "asleep_w", "cost", "co2_kg")
@@ -649,16 +658,7 @@ def compared(problem: Problem, asked: Question, names: Sequence[str], lacking: S
     levers = levers_of(levers_among(waits, asked.backfill), problem.submit_s, horizon)
     fidelity, in_use = (pd.DataFrame(columns=FIDELITY), pd.DataFrame()) if asked.cap_w is not None else (
         fidelity_over(problem, {cell: one for cell, one in schedules.items() if cell[0] != RECORDED}, is_pinned, asked.at_s))
-    about = about_of(asked, list(outcomes), horizon, lacking, tariff)
-    if problem.outages is not None:
-        about["closed_h"] = closed_hours(problem.outages, horizon)
-        about["assumptions"].append(
-            "a drained node starts nothing and lets go on what runs; rules that book ahead know of drains. A node that "
-            "is down stops what runs and draws nothing, and nobody knows ahead when or for how long; what is stopped "
-            "begins anew, in its old place in the queue, or ends if outages.csv says requeue = no, or slurm.conf JobRequeue=0")
-    ruled = [(name, schedule) for (name, rule), schedule in schedules.items() if rule == "slurm" and name != RECORDED]
-    if ruled and (asked.slurm.limits.qualities or asked.slurm.limits.associations):
-        about["assumptions"].append(f"under {ruled[0][0]} {limit_words(asked.slurm.limits, problem, ruled[0][1])}")
+    about = about_of(problem, asked, list(outcomes), horizon, lacking, tariff, schedules)
     if len(fidelity) and fidelity["misfit"].iloc[0] > 1:
         about["missing"] = missing_of(problem, asked, outcomes, schedules[first_replayed(schedules)])
     return Comparison(problem, outcomes, pd.DataFrame(summary), table,
