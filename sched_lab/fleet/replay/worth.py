@@ -168,6 +168,26 @@ def gpus_as_good(wait_s: float, own_wait_s: float, gpus: Sequence[int], waits_s:
     return float(gpus[at]) - own
 
 
+def levers_to_try(problem: Problem, asked: Question, step: int, drawn_w: pd.Series | None) -> list[tuple[str, str]]:
+    """Levers that are replayed to see what they are worth, with their choices.
+
+    Parameters
+    ----------
+    problem, asked : of the comparison
+    step : how many nodes more or fewer
+    drawn_w : (bins,) power of what was replayed first, for a cap; None if it is not known
+    """
+    cells = [(NODES, f"{more:+d}") for more in (-step, step) if len(problem.cluster) + more > 0] + levers_of_tasks(problem)
+    if asked.backfill in BOOKED:
+        if problem.walltime_s is not None:
+            cells.append((WALLTIMES, "half"))
+    elif drawn_w is not None and asked.cap_w is None:
+        cells.append((CAP, f"{np.ceil(drawn_w.min() + CAP_SHARE * (drawn_w.max() - drawn_w.min())):.0f}"))
+    if problem.outages is not None:
+        cells.append((OUTAGES, "none"))
+    return cells
+
+
 def with_worth(comparison: Comparison, asked: Question, folder: Path | None = None, *, workers: int = 1,
                depends_on: Mapping[str, Any] | None = None) -> Comparison:
     """The comparison with more levers, and what each is worth, beside what was replayed first.
@@ -193,15 +213,7 @@ def with_worth(comparison: Comparison, asked: Question, folder: Path | None = No
     policy, _ = first_replayed(comparison.schedules)
     base_curve = comparison.outcomes[policy].curve
     base, step = len(problem.cluster), max(1, round(NODE_SHARE * len(problem.cluster)))
-    cells = [(NODES, f"{more:+d}") for more in (-step, step) if base + more > 0] + levers_of_tasks(problem)
-    if asked.backfill in BOOKED:
-        if problem.walltime_s is not None:
-            cells.append((WALLTIMES, "half"))
-    elif not lacking and asked.cap_w is None:
-        idle_w = base_curve["eopc_w"].min()
-        cells.append((CAP, f"{np.ceil(idle_w + CAP_SHARE * (base_curve['eopc_w'].max() - idle_w)):.0f}"))
-    if problem.outages is not None:
-        cells.append((OUTAGES, "none"))
+    cells = levers_to_try(problem, asked, step, None if lacking else base_curve["eopc_w"])
     moved: dict[tuple[str, str], Schedule] = {}
     replay_all = partial(replay_missing, moved, partial(replay_lever, problem, asked, policy), ("lever", "choice"),
                          folder, workers, {**(depends_on or {}), "policy": policy, "backfill": asked.backfill})
