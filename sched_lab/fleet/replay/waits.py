@@ -22,6 +22,7 @@ def of_jobs(problem: Problem, values: Floats, join: np.ufunc) -> Floats:
 
     Parameters
     ----------
+    problem : whose jobs
     values : (tasks,) of the parts; NaN makes the job's NaN
     join : how those of the parts of a job become one, such as `np.maximum` or `np.add`
     """
