@@ -485,7 +485,7 @@ def of_rounds(rounds: pd.DataFrame) -> dict[str, Any]:
     all_wrong = rounds.query("longer == 2 and faster == 1.2")
     kwh = all_wrong.pivot(index=["catalogue", "seed"], columns="scheduler", values="on_kwh")
     saved = 100 * (1 - kwh["Planned"] / kwh["Hadar effnorm"])
-    return {"later": [later["mean"].min(), later["mean"].max()], "high": later["high"].max(),
+    return {"later": [-later["mean"].max(), -later["mean"].min()], "high": later["high"].max(),
             "saved": [saved.min(), saved.max()]}
 
 
