@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.sched_lab-installed
+BOOKED := $(VENV)/.sched_lab-book
 JOBS   ?= 2
 OUT    := _build/results/default
 XDIST  := -n $(JOBS)
@@ -24,24 +25,30 @@ $(STAMP): settings.ini constraints.txt setup.py pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[dev]'
 	$(BIN)/python -m pip install --quiet --no-compile --no-deps --constraint constraints.txt axe-playwright-python || echo 'no axe: the pages are not checked by it'
+	touch $@ $(BOOKED)
+
+# the book alone needs less
+$(BOOKED): settings.ini constraints.txt setup.py pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[all,book]'
 	touch $@
 
 setup: $(STAMP)  ## virtual environment with the pinned versions (once; again when the pins change)
 
 # --- the book
 
-results: setup   ## one run on the embedded default data
+results: $(BOOKED)   ## one run on the embedded default data
 	sched-lab inflate --policy fgd --seeds 0 --out $(OUT)
 
-html: setup      ## render the stored chapters, without a run
+html: $(BOOKED)  ## render the stored chapters, without a run
 	rm -rf _build/html _build/.doctrees    # a warning is given once, when its page is read
 	jupyter-book build . -W --keep-going --quiet
 
-book: setup      ## build the book
+book: $(BOOKED)  ## build the book
 	@$(MAKE) --no-print-directory -j $(JOBS) --output-sync=target results html
 	@printf '\nresults  %s\nbook     file://%s\n' '$(OUT)' "$(abspath _build/html/index.html)"
 
-pdf: html        ## the whole book as _build/book.pdf; needs Chromium or Chrome
+pdf: setup html        ## the whole book as _build/book.pdf; needs Chromium or Chrome
 	$(BIN)/python tools/make_pdf.py
 
 $(VENV)/.sched_lab-paper: $(STAMP)
@@ -94,7 +101,7 @@ nbval: setup
 	$(call step,chapters give their stored outputs)
 	pytest -q $(NBVAL) nbs
 
-pages: html
+pages: setup html
 	@$(MAKE) --no-print-directory browser
 
 browser: setup
@@ -128,11 +135,11 @@ copied:          ## the copied book in a fresh environment with the extras all a
 
 # --- by hand
 
-access: html     ## axe on every page of the book, on desktop and phone, light and dark; every chart on a phone
+access: setup html     ## axe on every page of the book, on desktop and phone, light and dark; every chart on a phone
 	ALL_PAGES=1 pytest -q $(XDIST) tests/test_book_charts.py tests/test_book_pages.py
 	$(BIN)/python tools/check_access.py
 
-speed: html      ## kilobytes and first paint of the heaviest pages on a slow line
+speed: setup html      ## kilobytes and first paint of the heaviest pages on a slow line
 	$(BIN)/python tools/time_pages.py
 
 bench: setup     ## benchmarks
