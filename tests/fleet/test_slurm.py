@@ -417,6 +417,8 @@ def test_the_text_of_scontrol_and_the_nodes_of_a_configuration(tmp_path):
     assert tables.nodes["name"].tolist() == ["n1", "n2", "m", "k"] and tables.nodes["num_gpus"].tolist() == [4, 4, 4, 0]
     assert tables.nodes["cpu_milli"].tolist() == [16000] * 4 and "slurm/state" in tables.nodes["taints"].tolist()[3]
     assert ["partition/gpu" in text for text in tables.nodes["labels"]] == [True, True, False, False]
+    unread = tables.ledger["reason"][tables.ledger["what"] == "extra column"]
+    assert unread.tolist() == ["fields of jobs: CPU_IDs, JOB_GRES, JobName, Mem"]
 
 
 def test_who_is_charged_for_a_job_is_read_from_every_form():

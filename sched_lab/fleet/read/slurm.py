@@ -681,6 +681,8 @@ def jobs_of_text(source: Source, ledger: Ledger, options: ReadOptions) -> list[d
     found = [part for part in re.split(r"(?m)^\s*(?=JobId=)", source.text()) if part.startswith("JobId=")]
     cells = pd.DataFrame([dict(PAIR.findall(part)[::-1]) for part in found],
                          range(1, len(found) + 1), dtype="object").fillna("")
+    unread = {str(name) for name in cells} - {*TEXT_FIELDS, *TEXT_TIMES, "UserId", "TimeLimit", "Requeue", "Nodes", "GRES"}
+    ledger.note(source.name, None, "extra column", f"fields of jobs: {', '.join(sorted(unread))}", len(unread))
     times = {}
     for name, field in TEXT_TIMES.items():
         written = cells.get(name, pd.Series("", cells.index))
