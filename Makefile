@@ -37,7 +37,7 @@ setup: $(STAMP)  ## virtual environment with the pinned versions (once; again wh
 
 # --- the book
 
-results: $(BOOKED)   ## one run on the embedded default data
+results: $(BOOKED)  ## one run on the embedded default data
 	sched-lab inflate --policy fgd --seeds 0 --out $(OUT)
 
 html: $(BOOKED)  ## render the stored chapters, without a run
@@ -48,7 +48,7 @@ book: $(BOOKED)  ## build the book
 	@$(MAKE) --no-print-directory -j $(JOBS) --output-sync=target results html
 	@printf '\nresults  %s\nbook     file://%s\n' '$(OUT)' "$(abspath _build/html/index.html)"
 
-pdf: setup html        ## the whole book as _build/book.pdf; needs Chromium or Chrome
+pdf: setup html  ## the whole book as _build/book.pdf; needs Chromium or Chrome
 	$(BIN)/python tools/make_pdf.py
 
 $(VENV)/.sched_lab-paper: $(STAMP)
@@ -135,11 +135,11 @@ copied:          ## the copied book in a fresh environment with the extras all a
 
 # --- by hand
 
-access: setup html     ## axe on every page of the book, on desktop and phone, light and dark; every chart on a phone
+access: setup html  ## axe on every page of the book, on desktop and phone, light and dark; every chart on a phone
 	ALL_PAGES=1 pytest -q $(XDIST) tests/test_book_charts.py tests/test_book_pages.py
 	$(BIN)/python tools/check_access.py
 
-speed: setup html      ## kilobytes and first paint of the heaviest pages on a slow line
+speed: setup html  ## kilobytes and first paint of the heaviest pages on a slow line
 	$(BIN)/python tools/time_pages.py
 
 bench: setup     ## benchmarks

@@ -234,13 +234,13 @@ def with_worth(comparison: Comparison, asked: Question, folder: Path | None = No
         waits = {cell: waits_in(one) for cell, one in tried.items()}
         for lever, choice in cells:
             if lever == NODES:
-                wait_with(base + int(choice))
+                waited_s[base + int(choice)] = mean_wait_s(waits[lever, choice], enough)
         least_s = min(mean_wait_s(one, enough) for one in waits.values())
         if least_s < waited_s[base]:
             search(wait_with, base, step, least_s)
         span = float(about["from_s"]), float(about["until_s"])
         frame = levers_of(waits, problem.submit_s, span)
-        worth = pd.DataFrame([a_month(problem, asked, lacking, cell, one, base_curve, who_waits(
+        worth = pd.DataFrame([monthly_amounts(problem, asked, lacking, cell, one, base_curve, who_waits(
             problem.submit_s, [own, waits[cell]], span)) for cell, one in tried.items()])
     sizes = [count for count in sorted(waited_s) if np.isfinite(waited_s[count])]
     gpus = [int(problem.cluster.num_gpus[node_rows(base, count / base)].sum()) for count in sizes]
@@ -251,7 +251,7 @@ def with_worth(comparison: Comparison, asked: Question, folder: Path | None = No
     return replace(comparison, levers=pd.concat([frame, worth], axis=1), about={**about, "worth": True})
 
 
-def a_month(problem: Problem, asked: Question, lacking: Sequence[str], cell: tuple[str, str], schedule: Schedule,
+def monthly_amounts(problem: Problem, asked: Question, lacking: Sequence[str], cell: tuple[str, str], schedule: Schedule,
             base_curve: pd.DataFrame, busy: tuple[Floats, Floats]) -> dict[str, float]:
     """GPU hours, energy and cost of a schedule a month, and how much more energy that is than before.
 
