@@ -110,8 +110,9 @@ def test_worth_in_gpus_lies_between_clusters_that_wait_longer_and_shorter():
     found = answered(problem, Question()).levers
     gpus_s = {int(problem.cluster.num_gpus[node_rows(6, count / 6)].sum()) - 8: mean_wait_s(problem, count)
               for count in range(5, 16)}
-    row = found[found["choice"] == "+1"].iloc[0]
-    assert row["worth_gpus"] == 1 and row["mean_wait_s"] == pytest.approx(gpus_s[1])
+    for choice, gpus in (("+1", 1), ("-1", -2)):
+        row = found[found["choice"] == choice].iloc[0]
+        assert row["worth_gpus"] == gpus and row["mean_wait_s"] == pytest.approx(gpus_s[gpus])
     best = found.loc[found["mean_wait_s"].idxmin()]
     more = [gpus for gpus in gpus_s if gpus >= best["worth_gpus"]]
     fewer = [gpus for gpus in gpus_s if gpus <= best["worth_gpus"]]
